@@ -27,9 +27,9 @@ const char* to_string(ErrorKind kind);
 
 /// Where an error happened, as far as it is known.
 struct ErrorContext {
-  std::string path;                     ///< file, or empty
-  std::optional<std::uint64_t> offset;  ///< byte offset in that file
-  int error_number = 0;                 ///< errno value, or 0
+  std::string path = {};                               ///< file, or empty
+  std::optional<std::uint64_t> offset = std::nullopt;  ///< byte offset in that file
+  int error_number = 0;                                ///< errno value, or 0
 };
 
 /// Thrown where a problem is found, caught where a verb of the command line ends. what() is one

@@ -1,0 +1,194 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+
+#include "engine/kv_cache.h"
+#include "io/base/checked.h"
+#include "io/base/error.h"
+#include "io/base/units.h"
+#include "offload/row_gather.h"
+
+namespace tidemill::engine {
+namespace {
+
+// Rows of an embedding that are fetched together, beyond which nothing is gained.
+constexpr std::uint64_t kComfortableStaging = 4 * kMiB;
+
+std::uint64_t padded_floats(std::uint64_t rows, std::uint64_t cols) {
+  return align_up(checked_mul(rows, cols, "activations"), 16);
+}
+
+std::uint64_t widest_row(const ModelSpec& spec) {
+  std::uint64_t widest = std::max({spec.qkv_width, spec.hidden, spec.ffn});
+  return std::max(widest, std::uint64_t{spec.attention.heads} * spec.attention.head_dim);
+}
+
+// The memory that does not hold weights, for one choice of its dimensions.
+struct Fixed {
+  std::uint64_t tokens = 1;
+  std::uint64_t outputs = 1;
+  std::uint64_t cache = 0;
+  std::uint64_t staging = 0;
+};
+
+class Planner {
+ public:
+  Planner(const Model& model, const Workload& workload, kernels::Device& device)
+      : model_(model), workload_(workload), ops_(device.ops()) {}
+
+  std::uint64_t smallest_staging() const {
+    std::uint64_t bytes = offload::RowGather::smallest_staging(*model_.weights.token_embedding);
+    if (model_.weights.position_embedding != nullptr) {
+      bytes =
+          std::max(bytes, offload::RowGather::smallest_staging(*model_.weights.position_embedding));
+    }
+    return bytes;
+  }
+
+  std::uint64_t staging_total(std::uint64_t staging) const {
+    return model_.weights.position_embedding == nullptr ? staging : 2 * staging;
+  }
+
+  std::uint64_t workspace(const Fixed& fixed) const {
+    return workspace_layout(model_, fixed.tokens, fixed.outputs).total() * sizeof(float);
+  }
+
+  std::uint64_t scratch(std::uint64_t tokens) const {
+    return ops_.scratch_bytes(tokens, widest_row(model_.spec), workload_.longest_positions);
+  }
+
+  std::uint64_t total(const Fixed& fixed) const {
+    std::uint64_t sum = checked_add(workspace(fixed), fixed.cache, "memory plan");
+    sum = checked_add(sum, scratch(fixed.tokens), "memory plan");
+    return checked_add(sum, staging_total(fixed.staging), "memory plan");
+  }
+
+  std::uint64_t longest_cache() const {
+    return KvCache::sequence_bytes(ops_, model_.spec.attention, model_.spec.layers.size(),
+                                   workload_.longest_positions);
+  }
+
+  Fixed smallest() const {
+    return {.tokens = 1, .outputs = 1, .cache = longest_cache(), .staging = smallest_staging()};
+  }
+
+  std::uint64_t outputs_for(std::uint64_t tokens) const {
+    return workload_.all_logits ? tokens : std::min(tokens, workload_.sequences);
+  }
+
+  // Everything that the workload asks for, halved until it takes at most `limit` bytes.
+  Fixed largest_within(std::uint64_t limit) const {
+    Fixed fixed = smallest();
+    std::uint64_t tokens = std::max<std::uint64_t>(1, workload_.tokens_per_sweep);
+    for (;; tokens = (tokens + 1) / 2) {
+      Fixed candidate = fixed;
+      candidate.tokens = tokens;
+      candidate.outputs = outputs_for(tokens);
+      // Activations get at most half of what there is; the cache decides how many sequences share
+      // a sweep, which is worth more than long prompt chunks.
+      const std::uint64_t base = total(fixed);
+      const std::uint64_t room = limit > base ? (limit - base) / 2 : 0;
+      if (total(candidate) - base <= room || tokens == 1) {
+        if (total(candidate) <= limit) fixed = candidate;
+        break;
+      }
+    }
+    const std::uint64_t spare = limit > total(fixed) ? limit - total(fixed) : 0;
+    const std::uint64_t rows_wanted =
+        std::min(kComfortableStaging, fixed.tokens * fixed.staging) - fixed.staging;
+    const std::uint64_t staging = std::min(rows_wanted, spare / 8);
+    fixed.staging = align_down(fixed.staging + staging, 4096) > fixed.staging
+                        ? align_down(fixed.staging + staging, 4096)
+                        : fixed.staging;
+    const std::uint64_t left = limit > total(fixed) ? limit - total(fixed) : 0;
+    const std::uint64_t wanted = std::max(workload_.cache_bytes_wanted, fixed.cache);
+    fixed.cache = align_down(fixed.cache + std::min(wanted - fixed.cache, left), sizeof(float));
+    return fixed;
+  }
+
+ private:
+  const Model& model_;
+  const Workload& workload_;
+  const kernels::Ops& ops_;
+};
+
+}  // namespace
+
+WorkspaceLayout workspace_layout(const Model& model, std::uint64_t tokens, std::uint64_t outputs) {
+  const ModelSpec& spec = model.spec;
+  const std::uint64_t attention =
+      spec.qkv_width + std::uint64_t{spec.attention.heads} * spec.attention.head_dim;
+  const bool gated = !spec.layers.empty() && spec.layers.front().gate.has_value();
+  const std::uint64_t wide = std::max(attention, gated ? 2 * spec.ffn : spec.ffn);
+  return {.tokens = tokens,
+          .outputs = outputs,
+          .residual = padded_floats(tokens, spec.hidden),
+          .normed = padded_floats(tokens, spec.hidden),
+          .wide = padded_floats(tokens, wide),
+          .rotary = spec.rotary ? padded_floats(tokens, spec.rotary->dims) : 0,
+          .constants = padded_floats(1, model.weights.constants_floats),
+          .alibi = padded_floats(1, spec.alibi_slopes.size()),
+          .outputs_normed = padded_floats(outputs, spec.hidden),
+          .logits = padded_floats(outputs, spec.vocab)};
+}
+
+std::uint64_t MemoryPlan::fixed_bytes() const {
+  return workspace_bytes + scratch_bytes + cache_bytes + staging_bytes;
+}
+
+std::uint64_t MemoryPlan::total_bytes() const {
+  return fixed_bytes() + embedding_bytes + placement.ring_bytes + placement.resident_bytes;
+}
+
+std::uint64_t smallest_memory(const Model& model, const Workload& workload,
+                              kernels::Device& device) {
+  const Planner planner(model, workload, device);
+  return checked_add(planner.total(planner.smallest()),
+                     offload::smallest_weight_budget(model.weights.order), "memory plan");
+}
+
+MemoryPlan plan_memory(const Model& model, const Workload& workload, const BudgetOptions& options,
+                       kernels::Device& device) {
+  const Planner planner(model, workload, device);
+  const std::uint64_t budget = options.memory_bytes;
+  const std::uint64_t smallest = smallest_memory(model, workload, device);
+  if (budget < smallest) {
+    throw_error(ErrorKind::kBudget,
+                "--memory {} is too small for {}: the smallest budget for this request is {} "
+                "({} bytes); shorter prompts and fewer new tokens need less",
+                format_bytes(budget), model.path, format_bytes(align_up(smallest, kKiB)), smallest);
+  }
+  // Weights keep half of the budget as long as they can use it, and always what they need.
+  const std::uint64_t weights_need = offload::smallest_weight_budget(model.weights.order);
+  std::uint64_t all_weights = 0;
+  for (const offload::Use& use : model.weights.order.uses()) {
+    all_weights += align_up(use.tensor->bytes.length, 4096) + 4096;
+  }
+  const std::uint64_t weights_share = std::max(weights_need, std::min(all_weights, budget / 2));
+  Fixed fixed = planner.largest_within(budget - weights_share);
+  if (planner.total(fixed) > budget - weights_need) fixed = planner.smallest();
+
+  MemoryPlan plan;
+  plan.memory_bytes = budget;
+  plan.workspace = workspace_layout(model, fixed.tokens, fixed.outputs);
+  plan.workspace_bytes = planner.workspace(fixed);
+  plan.scratch_bytes = planner.scratch(fixed.tokens);
+  plan.cache_bytes = fixed.cache;
+  plan.staging_bytes = planner.staging_total(fixed.staging);
+  plan.longest_positions = workload.longest_positions;
+  const std::uint64_t for_weights = budget - plan.fixed_bytes();
+  plan.placement = offload::place(model.weights.order, {.budget_bytes = for_weights,
+                                                        .max_piece_bytes = options.piece_bytes,
+                                                        .max_ring_bytes = options.ring_bytes});
+  // With every piece resident, what is left may hold the embedding too (a tied one already is).
+  if (plan.placement.ring_bytes == 0 && !model.weights.head_tied) {
+    const std::uint64_t bytes = offload::RowGather::resident_bytes(*model.weights.token_embedding);
+    if (bytes <= for_weights - plan.placement.resident_bytes) {
+      plan.embedding_resident = true;
+      plan.embedding_bytes = bytes;
+    }
+  }
+  return plan;
+}
+
+}  // namespace tidemill::engine
