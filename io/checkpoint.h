@@ -8,12 +8,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "io/base/byte_range.h"
 #include "io/base/dtype.h"
 #include "io/file.h"
+#include "io/safetensors.h"
 
 namespace tidemill::io {
 
@@ -54,11 +55,31 @@ class Checkpoint {
   /// The tensor of exactly that name, or nullptr. Valid as long as the checkpoint.
   const TensorInfo* find(std::string_view name) const;
 
+  /// As find(), but Error(kModel) that says whether the tensor is missing or its type unsupported.
+  const TensorInfo& at(std::string_view name) const;
+
+  /// Tensors of types that Tidemill does not know (F8_E4M3, ...): not among tensors().
+  std::span<const UnsupportedTensor> unsupported() const { return unsupported_; }
+  const UnsupportedTensor* find_unsupported(std::string_view name) const;
+
+  /// The `__metadata__` of all files, in their order. Never interpreted.
+  std::span<const std::pair<std::string, std::string>> metadata() const { return metadata_; }
+
  private:
+  struct Counts {
+    std::size_t known = 0;
+    std::size_t unsupported = 0;
+  };
+  void add_shard(std::shared_ptr<const File> file);
+  void open_index(const std::filesystem::path& index_path, DirectIo direct);
+
   std::filesystem::path path_;
   std::vector<std::shared_ptr<const File>> files_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, std::size_t> by_name_;
+  std::vector<UnsupportedTensor> unsupported_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
+  Counts shard_tensors_;              // of the shard that was added last
+  std::vector<std::size_t> by_name_;  // indices into tensors_, sorted by name
 };
 
 }  // namespace tidemill::io

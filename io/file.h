@@ -14,7 +14,7 @@ namespace tidemill::io {
 /// Whether reads bypass the page cache.
 enum class DirectIo {
   kAuto,  ///< direct where the file system takes it, buffered otherwise (see File::direct())
-  kOff,   ///< always through the page cache
+  kOff,   ///< always through the page cache (which asynchronous readers empty behind them)
 };
 
 /// Identity of a file's contents, to notice that it was changed while it was in use.
@@ -57,8 +57,19 @@ class File {
   /// Error(kModel) if the file ends inside the range, Error(kIo) with path, offset, errno.
   std::vector<std::byte> read(ByteRange range) const;
 
-  /// Error(kModel) "file changed while in use" if size, inode or mtime differ from open().
+  /// Error(kModel) "file changed while in use" if the opened file's size or mtime differ from
+  /// open(). A file that was replaced by rename is unaffected: the old one stays open (replaced()).
   void check_unchanged() const;
+
+  /// True if the path no longer leads to the file that is open here.
+  bool replaced() const;
+
+  /// The size as it is now; Error(kIo) if the system does not say.
+  std::uint64_t current_size() const;
+
+  /// True on a FUSE mount. Their servers may shorten reads, and the kernel has been seen to
+  /// continue such a read at the wrong place: worth a notice.
+  bool fuse() const { return fuse_; }
 
  private:
   File() = default;
@@ -67,6 +78,7 @@ class File {
   int read_fd_ = -1;
   int buffered_fd_ = -1;
   bool direct_ = false;
+  bool fuse_ = false;
   std::uint64_t alignment_ = 4096;
 };
 

@@ -29,6 +29,18 @@ struct ReadSegment {
   std::byte* destination = nullptr;  ///< range.length bytes, aligned to file->alignment()
 };
 
+class ReadOp;
+
+/// What a waiting operation asks of the reader that has it, for implementations of Reader only.
+class ReadWatch {
+ public:
+  virtual ~ReadWatch() = default;
+  /// When bytes of the operation last arrived or, if it has to queue, bytes of any other.
+  virtual std::chrono::steady_clock::time_point last_progress(const ReadOp& op) const = 0;
+  /// Asks for the operation's reads to be cancelled; says where it stands. Does not block.
+  virtual ErrorContext cancel(const ReadOp& op) = 0;
+};
+
 /// A group of reads that completes as a whole, usually one piece of the tape.
 ///
 /// The caller owns the operation and the destination memory until it has completed; an operation
@@ -48,9 +60,14 @@ class ReadOp {
   /// True once every byte has arrived or an error was recorded. Never blocks.
   bool done() const;
 
-  /// Blocks until completion, at most until the reader's deadline; throws the operation's error
-  /// (path, offset, errno). Acts as the acquire side of the fence: all bytes are visible after.
-  /// Returns the time that was spent blocked.
+  /// Blocks until completion; throws the operation's error (path, offset, errno). Acts as the
+  /// acquire side of the fence: all bytes are visible after. Returns the time that was spent
+  /// blocked.
+  ///
+  /// If nothing arrives for as long as the reader's deadline, the reads are cancelled and an
+  /// Error(kIo) is thrown. In the rare case that the kernel does not even answer the cancellation,
+  /// done() stays false, since the kernel may still write to the destinations: they must then be
+  /// leaked. Destroying such an operation ends the process rather than let memory be reused.
   std::chrono::nanoseconds wait();
 
  private:
@@ -58,14 +75,18 @@ class ReadOp {
   mutable std::mutex mutex_;
   std::condition_variable completed_;
   enum class State { kIdle, kInFlight, kDone } state_ = State::kIdle;
-  std::optional<Error> error_;
+  std::optional<Error> error_;  // set while kInFlight: the deadline has passed
   std::chrono::seconds deadline_{0};
+  std::chrono::steady_clock::time_point started_;
+  ReadWatch* watch_ = nullptr;
 };
 
 /// The reader's side of a ReadOp, for implementations of Reader (and test doubles) only.
 class OpCompletion {
  public:
-  static void start(ReadOp& op, std::chrono::seconds deadline);
+  /// Without `watch`, the deadline counts from here.
+  static void start(ReadOp& op, std::chrono::seconds deadline, ReadWatch* watch = nullptr);
+  /// May be the last access to `op`: its owner can destroy it as soon as wait() has returned.
   static void finish(ReadOp& op, std::optional<Error> error);
 };
 
