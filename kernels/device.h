@@ -86,10 +86,18 @@ class Device {
   virtual Ops& ops() = 0;
 };
 
+/// Instruction sets that the CPU kernels are compiled for, in ascending order. All of them give the
+/// same bits.
+enum class CpuTarget { kBaseline, kAvx2, kAvx512 };
+
 struct CpuOptions {
   unsigned threads = 0;  ///< 0: one per available core
+  /// The best one up to this that the processor has is used; the environment variable
+  /// TIDEMILL_CPU_TARGET (baseline, avx2, avx512) can lower it further.
+  CpuTarget max_target = CpuTarget::kAvx512;
 };
-/// The CPU device. Streams execute work at submission on a fixed pool of threads.
+/// The CPU device. Streams execute work at submission on a fixed pool of threads; operations may
+/// be submitted from any thread, one executes at a time. Error(kDevice) if a thread cannot start.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 
 }  // namespace tidemill::kernels

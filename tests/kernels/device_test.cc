@@ -1,0 +1,5 @@
+#include "kernels/device.h"
+
+#include <doctest/doctest.h>
+
+TEST_CASE("stub") {}
