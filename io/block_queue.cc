@@ -29,6 +29,17 @@ void check_segment(const ReadSegment& segment) {
   TM_CHECK(segment.destination != nullptr || segment.range.length == 0, "no destination");
 }
 
+// A model larger than memory must not push everything else out of the page cache. The cache holds
+// files in folios of up to 2 MiB, and drops none that is only half in the range: hence the range
+// begins well before the block.
+void drop_behind(const ReadBlock& block, std::uint64_t end) {
+  constexpr std::uint64_t kWindow = 4ULL << 20;
+  const std::uint64_t begin = align_down(block.offset(), kWindow);
+  if (end >= block.file()->size()) end = align_up(end, kWindow);
+  ::posix_fadvise(block.file()->buffered_fd(), static_cast<off_t>(begin),
+                  static_cast<off_t>(end - begin), POSIX_FADV_DONTNEED);
+}
+
 }  // namespace
 
 BlockQueue::BlockQueue(const ReaderOptions& options, std::uint32_t slots)
@@ -144,11 +155,7 @@ bool BlockQueue::complete(Slot& slot, std::int64_t result) {
   if (result > 0) {
     const std::uint64_t count = std::min(static_cast<std::uint64_t>(result), asked.length);
     note_kernel_write(asked.destination, count);
-    if (asked.buffered) {
-      // A model larger than memory must not push everything else out of the page cache.
-      ::posix_fadvise(asked.fd, static_cast<off_t>(asked.offset), static_cast<off_t>(count),
-                      POSIX_FADV_DONTNEED);
-    }
+    if (asked.buffered) drop_behind(block, asked.offset + count);
   }
   std::vector<Finished> finished;
   bool again = step == ReadBlock::Step::kAgain;
