@@ -72,7 +72,9 @@ class MergeReader {
     };
     joined_.assign(left);
     joined_ += right;
-    table_.add(id_of(left), id_of(right), {rank, id_of(joined_)});
+    const std::uint32_t left_id = id_of(left);
+    const std::uint32_t right_id = id_of(right);
+    table_.add(left_id, right_id, {rank, id_of(joined_)});
   }
 
   MergeTable table_;
