@@ -10,7 +10,7 @@ namespace tidemill::offload {
 
 struct PlacementOptions {
   std::uint64_t budget_bytes = 0;     ///< for weights: ring and residents together
-  std::uint64_t max_piece_bytes = 0;  ///< 0: chosen from the budget
+  std::uint64_t max_piece_bytes = 0;  ///< 0: chosen from the budget; smaller where that must be
   std::uint64_t max_ring_bytes = 0;   ///< 0: chosen from the budget
 };
 
@@ -32,7 +32,7 @@ struct Placement {
 };
 
 /// Error(kBudget) naming the smallest budget that works if the two largest pieces after splitting
-/// do not fit.
+/// do not fit (nor max_ring_bytes, if given).
 Placement place(const TapeOrder& order, const PlacementOptions& options);
 
 /// The smallest budget with which place() succeeds.

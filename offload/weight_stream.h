@@ -27,6 +27,9 @@ struct WeightStreamOptions {
   /// piece is read when it is needed), nothing: as many as the ring holds.
   std::optional<std::uint32_t> prefetch_pieces;
   Trace* trace = nullptr;  ///< not owned, may be null
+  /// If set, called again and again while a read is waited for, instead of sleeping: a simulation
+  /// advances its world here.
+  std::function<void()> idle;
 };
 
 /// Rows of a tensor, readable by work submitted to the stream given to for_each_slice and only
@@ -45,18 +48,21 @@ struct WeightStreamStats {
   std::uint64_t bytes_read_resident = 0;   ///< of those: into residents (once per run)
   std::uint64_t bytes_from_residency = 0;  ///< read_bytes of pieces found resident
   std::uint64_t pieces_discarded = 0;      ///< prefetched for a sweep that did not come
-  std::uint64_t waits = 0;                 ///< acquisitions that had to block
+  std::uint64_t waits = 0;                 ///< pieces whose read compute had to wait for
   std::chrono::nanoseconds wait_time{0};   ///< how long compute stood still for reads
 };
 
 /// Prefetches exactly, across pieces, layers and sweeps, from the first sweep on. All memory is
 /// allocated by the constructor. Used by one thread.
+///
+/// The first error of a read or a stream stays: every later sweep reports it again.
 class WeightStream {
  public:
-  /// Keeps references to `placement`, `reader` and `device`, which must outlive it.
+  /// Keeps references to `placement`, `reader` and `device`, which must outlive it. Registers the
+  /// ring with `reader`, which must not have been used before, nor be used once this is destroyed.
   WeightStream(const Placement& placement, io::Reader& reader, kernels::Device& device,
                const WeightStreamOptions& options);
-  /// Waits for reads in flight.
+  /// Waits for reads in flight and for submitted work that uses the weights.
   ~WeightStream();
   WeightStream(const WeightStream&) = delete;
   WeightStream& operator=(const WeightStream&) = delete;
