@@ -262,7 +262,8 @@ class Engine {
     // Signals, or no memory, or completions to be fetched first: all pass; if not, we do.
     const Clock::time_point now = Clock::now();
     if (!first_refusal_) first_refusal_ = now;
-    if (now - *first_refusal_ > queue_.deadline()) throw_uring("submit", -result);
+    // Before the waiting operations give up by themselves: they could not say why.
+    if (now - *first_refusal_ > queue_.deadline() / 2) throw_uring("submit", -result);
     std::this_thread::sleep_for(kRetryPause);
   }
 

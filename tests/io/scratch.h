@@ -130,8 +130,8 @@ inline bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-/// Writes as the kernel does: past AddressSanitizer, which reports everybody else who touches memory
-/// that is being filled.
+/// Writes as the kernel does: past AddressSanitizer, which reports everybody else who touches
+/// memory that is being filled.
 __attribute__((no_sanitize("address"))) inline void kernel_write(std::byte* destination,
                                                                  const std::byte* source,
                                                                  std::uint64_t bytes) {
