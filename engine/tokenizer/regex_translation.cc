@@ -15,7 +15,13 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
     R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
+// Alphabetic, marks, decimal digits, connectors ...
+constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9})"
+                                   R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// ... and outside of classes the superscripts and fractions of Latin-1 too.
+constexpr std::string_view kWholeWord =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9})"
+    R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 
 constexpr int kMaxClassDepth = 8;
 constexpr std::size_t kMaxPatternBytes = 64 * 1024;
@@ -171,11 +177,11 @@ class Translator {
         write_set(in_class ? kNotSpace : kSpace, !in_class, in_class);
         return std::nullopt;
       case 'w':
-        write_set(kWord, false, in_class);
+        write_set(in_class ? kWord : kWholeWord, false, in_class);
         return std::nullopt;
       case 'W':
         if (in_class) reject("\\W in a class");
-        write_set(kWord, true, in_class);
+        write_set(kWholeWord, true, in_class);
         return std::nullopt;
       case 'd':
         out_ += "\\p{Nd}";

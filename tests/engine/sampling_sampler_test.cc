@@ -55,12 +55,12 @@ TEST_CASE("only the low 32 bits of a seed matter") {
 }
 
 TEST_CASE("discard skips exactly as many numbers as drawing takes") {
-  for (const std::uint64_t count : {0, 1, 2, 623, 624, 625, 1247, 1248, 1249, 100000}) {
+  for (const unsigned count : {0U, 1U, 2U, 623U, 624U, 625U, 1247U, 1248U, 1249U, 100000U}) {
     TorchRng drawn(3);
     TorchRng skipped(3);
     drawn.next_u32();
     skipped.next_u32();
-    for (std::uint64_t i = 0; i < count; ++i) drawn.next_u32();
+    for (unsigned i = 0; i < count; ++i) drawn.next_u32();
     skipped.discard(count);
     CHECK(drawn.next_u32() == skipped.next_u32());
   }

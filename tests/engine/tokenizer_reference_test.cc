@@ -33,7 +33,9 @@ std::string stream(const Tokenizer& tokenizer, std::span<const std::uint32_t> id
 
 TEST_CASE("every family gives the reference's ids") {
   const auto& texts = expected().at("texts");
-  for (const auto& [family, cases] : expected().at("families").items()) {
+  for (const auto& entry : expected().at("families").items()) {
+    const std::string family = entry.key();
+    const auto& cases = entry.value();
     CAPTURE(family);
     const Tokenizer tokenizer = Tokenizer::load(kFixtures / family);
     for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -47,7 +49,9 @@ TEST_CASE("every family gives the reference's ids") {
 }
 
 TEST_CASE("every family gives the reference's text, at once and as a stream") {
-  for (const auto& [family, cases] : expected().at("families").items()) {
+  for (const auto& entry : expected().at("families").items()) {
+    const std::string family = entry.key();
+    const auto& cases = entry.value();
     CAPTURE(family);
     const Tokenizer tokenizer = Tokenizer::load(kFixtures / family);
     const auto check = [&](const Ids& ids, const nlohmann::json& with,

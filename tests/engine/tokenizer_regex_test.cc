@@ -34,7 +34,9 @@ TEST_CASE("sets have the Unicode meaning of the reference") {
   CHECK(matches("[^\\s]+", "a\u3000b\u180E") == Texts{"a", "b\u180E"});
   CHECK(matches("[\\S]+", "a\u3000b\u180E") == Texts{"a", "b\u180E"});
   CHECK(matches("\\S+", "a \u0301") == Texts{"a", "\u0301"});
-  CHECK(matches("\\w+", "e\u0301_\u203F x-\u0661 ½") == Texts{"e\u0301_\u203F", "x", "\u0661"});
+  CHECK(matches("\\w+", "e\u0301_\u203F x-\u0661 ½ Ⅷ ⑤") ==
+        Texts{"e\u0301_\u203F", "x", "\u0661", "½", "Ⅷ"});
+  CHECK(matches("[\\w]+", "a½Ⅷ") == Texts{"a", "Ⅷ"});
   CHECK(matches("\\W+", "a -b") == Texts{" -"});
   CHECK(matches("\\d+\\D", "1\u0662x") == Texts{"1\u0662x"});
   CHECK(matches("\\p{Greek}+", "αβ\u0342x") == Texts{"αβ"});
