@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "scratch.h"
@@ -14,7 +15,8 @@ std::vector<std::byte> file_of(std::string_view header, std::size_t data_bytes) 
   std::vector<std::byte> file(8 + header.size() + data_bytes);
   const std::uint64_t length = header.size();
   std::memcpy(file.data(), &length, 8);
-  std::memcpy(file.data() + 8, header.data(), header.size());
+  std::transform(header.begin(), header.end(), file.begin() + 8,
+                 [](char c) { return static_cast<std::byte>(c); });
   return file;
 }
 
