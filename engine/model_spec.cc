@@ -5,15 +5,10 @@
 #include <utility>
 
 #include "io/base/error.h"
-#include "io/base/units.h"
 #include "io/json_file.h"
 
 namespace tidemill::engine {
 namespace {
-
-// Far above any published configuration; keeps a hostile file from filling memory.
-constexpr std::uint64_t kMaxConfigBytes = 4 * kMiB;
-constexpr unsigned kMaxConfigDepth = 16;
 
 using SpecFunction = ModelSpec (*)(const ConfigReader&);
 constexpr std::array<std::pair<const char*, SpecFunction>, 6> kArchitectures = {{
@@ -55,6 +50,16 @@ kernels::QkvLayout blocked_qkv(const kernels::AttentionShape& shape) {
           .v_head_stride = d};
 }
 
+namespace {
+
+// Ids beyond the vocabulary can never be produced; transformers accepts such files too.
+void set_eos(ModelSpec& spec, std::vector<std::uint32_t> ids) {
+  std::erase_if(ids, [&](std::uint32_t id) { return id >= spec.vocab; });
+  spec.eos = std::move(ids);
+}
+
+}  // namespace
+
 ModelSpec make_model_spec(const ConfigReader& config) {
   const std::string type = config.text_or({"model_type"}, "");
   if (type.empty()) config.fail("model_type", "missing");
@@ -63,7 +68,7 @@ ModelSpec make_model_spec(const ConfigReader& config) {
     ModelSpec spec = function(config);
     spec.architecture = type;
     if (!spec.alibi_slopes.empty() && spec.rotary) config.fail("model_type", "two position kinds");
-    spec.eos = config.ids({"eos_token_id"});
+    set_eos(spec, config.ids({"eos_token_id"}));
     if (const auto bos = config.ids({"bos_token_id"}); !bos.empty()) spec.bos = bos.front();
     return spec;
   }
@@ -78,19 +83,16 @@ ModelSpec make_model_spec(const ConfigReader& config) {
 ModelSpec load_model_spec(const std::string& directory) {
   const std::filesystem::path folder(directory);
   const std::string path = (folder / "config.json").string();
-  const nlohmann::json json = io::load_json_file(path, kMaxConfigBytes, kMaxConfigDepth);
+  const nlohmann::json json = io::load_json_file(path);
   ModelSpec spec = make_model_spec(ConfigReader(json, path));
   const std::filesystem::path generation = folder / "generation_config.json";
   if (std::filesystem::exists(generation)) {
-    const nlohmann::json extra =
-        io::load_json_file(generation.string(), kMaxConfigBytes, kMaxConfigDepth);
+    const nlohmann::json extra = io::load_json_file(generation);
     const ConfigReader reader(extra, generation.string());
     // As in transformers, the generation configuration wins where it says something.
-    if (const auto eos = reader.ids({"eos_token_id"}); !eos.empty()) spec.eos = eos;
+    if (const auto eos = reader.ids({"eos_token_id"}); !eos.empty()) set_eos(spec, eos);
     if (const auto bos = reader.ids({"bos_token_id"}); !bos.empty()) spec.bos = bos.front();
   }
-  // Ids beyond the vocabulary can never be produced; transformers accepts such files too.
-  std::erase_if(spec.eos, [&](std::uint32_t id) { return id >= spec.vocab; });
   return spec;
 }
 

@@ -18,10 +18,10 @@ Session::Session(const Model& model, kernels::Device& device, const Workload& wo
                        plan_.longest_positions);
   reader_ = io::make_reader(options.io, options.reader);
   cache_ = std::make_unique<KvCache>(device, spec.attention, spec.layers.size(), plan_.cache_bytes);
-  weights_ = std::make_unique<offload::WeightStream>(
-      plan_.placement, *reader_, device,
-      offload::WeightStreamOptions{.prefetch_pieces = options.prefetch_pieces,
-                                   .trace = options.trace});
+  offload::WeightStreamOptions streaming;
+  streaming.prefetch_pieces = options.prefetch_pieces;
+  streaming.trace = options.trace;
+  weights_ = std::make_unique<offload::WeightStream>(plan_.placement, *reader_, device, streaming);
   const bool has_positions = model.weights.position_embedding != nullptr;
   const std::uint64_t staging = has_positions ? plan_.staging_bytes / 2 : plan_.staging_bytes;
   offload::RowGatherOptions tokens{.staging_bytes = staging,

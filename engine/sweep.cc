@@ -52,6 +52,14 @@ struct Sweep::Batch {
   }
 };
 
+// A timeline entry that owns its name.
+struct Sweep::KernelSpan {
+  KernelSpan(offload::Trace& trace, std::string text)
+      : name(std::move(text)), span(&trace, trace.lane("compute"), "kernels", name) {}
+  std::string name;
+  offload::TraceSpan span;
+};
+
 namespace {
 
 ConstRows as_const(Rows rows) { return {rows.data, rows.stride}; }
@@ -108,6 +116,11 @@ Rows Sweep::run(std::span<const SequenceChunk> chunks, std::optional<offload::Sw
   return logits;
 }
 
+std::unique_ptr<Sweep::KernelSpan> Sweep::kernel_span(std::string name) const {
+  if (trace_ == nullptr) return nullptr;
+  return std::make_unique<KernelSpan>(*trace_, std::move(name));
+}
+
 // A second sweep over the same chunks computes the same bits and looks at each layer's output, so
 // that ordinary sweeps need not.
 void Sweep::report_nonfinite(const Batch& batch, std::size_t row) {
@@ -148,10 +161,15 @@ Rows Sweep::run_once(const Batch& fixed, std::optional<offload::SweepSections> n
     for (std::size_t i = 0; i < model_.weights.layers.size(); ++i) {
       const BoundLayer& layer = model_.weights.layers[i];
       batch.use_layer(i);
-      const auto span = offload::trace_span(trace_, "layer", i);
       load_vectors(layer.vectors);
-      attention(layer, i, batch);
-      mlp(layer, batch);
+      {
+        const auto span = kernel_span(fmt::format("layer {} attention", i));
+        attention(layer, i, batch);
+      }
+      {
+        const auto span = kernel_span(fmt::format("layer {} mlp", i));
+        mlp(layer, batch);
+      }
       if (hidden) {
         stream_->synchronize();
         hidden(i + 1, as_const(residual_), batch.tokens);
@@ -168,6 +186,7 @@ Rows Sweep::run_once(const Batch& fixed, std::optional<offload::SweepSections> n
 }
 
 void Sweep::embed(const Batch& batch) {
+  const auto span = kernel_span("embedding");
   const std::uint64_t h = spec_.hidden;
   gather_tokens_.gather(batch.token_ids, *stream_, residual_);
   if (gather_positions_ != nullptr) {
@@ -262,7 +281,7 @@ void Sweep::mlp(const BoundLayer& layer, const Batch& batch) {
 
 void Sweep::head(const Batch& batch, const HiddenHook& hidden) {
   const std::uint64_t outputs = batch.output_rows.size();
-  const auto span = offload::trace_span(trace_, "head", 0);
+  const auto span = kernel_span("head");
   load_vectors(model_.weights.final_vectors);
   ops_.select_rows(*stream_, as_const(residual_), batch.output_rows, outputs_normed_, spec_.hidden);
   norm(model_.weights.final_norm, as_const(outputs_normed_), outputs_normed_, outputs,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/kv_cache.h"
@@ -60,6 +61,8 @@ class Sweep {
 
  private:
   struct Batch;
+  struct KernelSpan;
+  std::unique_ptr<KernelSpan> kernel_span(std::string name) const;
   void embed(const Batch& batch);
   void attention(const BoundLayer& layer, std::size_t index, const Batch& batch);
   void mlp(const BoundLayer& layer, const Batch& batch);

@@ -7,10 +7,11 @@
 namespace tidemill::engine::testing {
 
 std::string Setup::describe() const {
-  return fmt::format("memory {} threads {} io {} block {} prefetch {} piece {} chunk {}",
-                     smallest_memory ? "smallest" : std::to_string(memory_bytes), threads,
-                     io == io::ReaderEngine::kUring ? "uring" : "threads", block_bytes,
-                     prefetch ? std::to_string(*prefetch) : "auto", piece_bytes, chunk);
+  return fmt::format(
+      "memory {} threads {} io {} block {} prefetch {} piece {} chunk {}",
+      memory_share ? fmt::format("smallest + {}", *memory_share) : std::to_string(memory_bytes),
+      threads, io == io::ReaderEngine::kUring ? "uring" : "threads", block_bytes,
+      prefetch ? std::to_string(*prefetch) : "auto", piece_bytes, chunk);
 }
 
 std::string fixture(const std::string& name) {
@@ -22,8 +23,15 @@ void with_session(const Model& model, const std::vector<std::uint64_t>& lengths,
   const auto device = kernels::make_cpu_device({.threads = setup.threads});
   Workload workload = make_workload(model, *device, lengths, setup.chunk, all_logits);
   SessionOptions options;
-  options.budget.memory_bytes =
-      setup.smallest_memory ? smallest_memory(model, workload, *device) : setup.memory_bytes;
+  options.budget.memory_bytes = setup.memory_bytes;
+  if (setup.memory_share) {
+    double weights = 0;
+    for (const io::TensorInfo& tensor : model.checkpoint.tensors()) {
+      weights += static_cast<double>(tensor.bytes.length);
+    }
+    options.budget.memory_bytes = smallest_memory(model, workload, *device) +
+                                  static_cast<std::uint64_t>(*setup.memory_share * weights);
+  }
   options.budget.piece_bytes = setup.piece_bytes;
   options.threads = setup.threads;
   options.io = setup.io;

@@ -16,7 +16,9 @@ namespace tidemill::engine::testing {
 /// One way of running: everything here may change the speed and nothing may change a bit.
 struct Setup {
   std::uint64_t memory_bytes = 1ULL << 30;
-  bool smallest_memory = false;  ///< memory_bytes := the smallest budget for the workload
+  /// If set, memory_bytes := the smallest budget for the workload plus this share of the weights:
+  /// 0 streams nearly everything in the smallest pieces, 1 keeps nearly everything resident.
+  std::optional<double> memory_share;
   unsigned threads = 1;
   io::ReaderEngine io = io::ReaderEngine::kThreads;
   std::uint64_t block_bytes = 1 << 20;
