@@ -8,11 +8,12 @@
 #include <cstring>
 
 #include "io/base/error.h"
+#include "io/base/units.h"
 
 namespace tidemill::engine {
 namespace {
 
-constexpr std::size_t kBufferBytes = 64 * 1024;
+constexpr std::size_t kBufferBytes = 64 * kKiB;
 
 [[noreturn]] void throw_io(const char* what, const std::string& path, std::uint64_t offset) {
   const int error = errno;

@@ -6,6 +6,7 @@
 #include "engine/tokenizer/regex_translation.h"
 #include "engine/tokenizer/utf8.h"
 #include "io/base/error.h"
+#include "io/base/units.h"
 
 namespace tidemill::engine {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 // starting position, the heap only serves the interpreter.
 constexpr std::uint32_t kMatchLimit = 10'000'000;
 constexpr std::uint32_t kHeapLimitKiB = 32 * 1024;
-constexpr std::size_t kJitStackStart = 32 * 1024;
-constexpr std::size_t kJitStackLimit = 1024 * 1024;
+constexpr std::size_t kJitStackStart = 32 * kKiB;
+constexpr std::size_t kJitStackLimit = kMiB;
 
 std::string message_of(int code) {
   PCRE2_UCHAR buffer[256];

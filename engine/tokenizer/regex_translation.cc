@@ -5,6 +5,7 @@
 
 #include "engine/tokenizer/utf8.h"
 #include "io/base/error.h"
+#include "io/base/units.h"
 
 namespace tidemill::engine {
 namespace {
@@ -24,7 +25,7 @@ constexpr std::string_view kWholeWord =
     R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 
 constexpr int kMaxClassDepth = 8;
-constexpr std::size_t kMaxPatternBytes = 64 * 1024;
+constexpr std::size_t kMaxPatternBytes = 64 * kKiB;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

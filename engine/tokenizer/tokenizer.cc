@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <istream>
+#include <system_error>
 #include <utility>
 
 #include "engine/tokenizer/added_tokens.h"
@@ -33,7 +34,7 @@ const json& field_or_null(const json& config, std::string_view name) {
 void refuse_affixes_and_dropout(const json& model) {
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json* field = find_field(model, name);
-    if (field != nullptr && *field != "") {
+    if (field != nullptr && !(field->is_string() && field->get_ref<const std::string&>().empty())) {
       throw_error(ErrorKind::kModel, "model BPE: {} is not supported", name);
     }
   }
@@ -144,6 +145,15 @@ Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) 
 
 Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "tokenizer.json";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model_dir, ignored) &&
+      !std::filesystem::exists(path, ignored)) {
+    throw Error(ErrorKind::kModel,
+                fmt::format("{}: no tokenizer.json; a model with another tokenizer file can be "
+                            "saved with one by transformers' AutoTokenizer",
+                            printable(model_dir.string())),
+                {.path = path.string(), .offset = {}});
+  }
   FileStreamBuffer buffer(path, kMaxFileBytes);
   return Tokenizer(Impl::read(buffer, path.string()));
 }

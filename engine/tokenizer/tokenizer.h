@@ -18,8 +18,9 @@ namespace tidemill::engine {
 /// refused with Error(kModel).
 class Tokenizer {
  public:
-  /// Reads `model_dir`/tokenizer.json. Error(kIo) if it cannot be read, Error(kModel) if it is bad
-  /// or of an unsupported kind. A file of 14 MB takes about 20 MiB at the peak.
+  /// Reads `model_dir`/tokenizer.json. Error(kIo) if it cannot be read, Error(kModel) if there
+  /// is none, or it is bad or of an unsupported kind. A file of 14 MB takes about 20 MiB at the
+  /// peak.
   static Tokenizer load(const std::filesystem::path& model_dir);
 
   /// The same from the bytes of a tokenizer.json; `origin` names them in errors.

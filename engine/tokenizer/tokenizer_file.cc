@@ -87,6 +87,10 @@ class MergeReader {
 // The receiver of the parser's events.
 class Sax final : public nlohmann::json_sax<json> {
  public:
+  Sax() = default;  // NOLINT(bugprone-exception-escape): as for TokenizerFile
+  Sax(const Sax&) = delete;
+  Sax& operator=(const Sax&) = delete;
+
   TokenizerFile finish() {
     file_.merges = merges_.finish(file_.vocabulary);
     return std::move(file_);

@@ -7,10 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "io/base/units.h"
+
 namespace tidemill::engine {
 
 inline constexpr std::uint32_t kMaxTokens = 1U << 22;     ///< ids are below this
-inline constexpr std::size_t kMaxTokenBytes = 64 * 1024;  ///< of one token
+inline constexpr std::size_t kMaxTokenBytes = 64 * kKiB;  ///< of one token
 
 /// All text lies in one arena; an id is a span of it, a hash slot is an id. A quarter of a million
 /// tokens take about 8 MiB, so that a tokenizer can be loaded beside a tight memory budget.

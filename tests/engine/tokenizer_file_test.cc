@@ -203,6 +203,13 @@ TEST_CASE("a file that cannot be read is an I/O error with its path") {
     CHECK(error.path() == "/nonexistent/tokenizer.json");
     CHECK(error.error_number() == ENOENT);
   }
+  try {
+    Tokenizer::load(std::filesystem::path(TIDEMILL_SOURCE_DIR) / "tests");
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kModel);
+    CHECK(contains(error.what(), "no tokenizer.json"));
+  }
 }
 
 // Shadow memory and quarantines would be measured, not the loader.
