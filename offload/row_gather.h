@@ -19,7 +19,7 @@ struct RowGatherOptions {
   bool resident = false;            ///< keep the whole matrix in memory (loaded at first use)
   /// The matrix is also on the tape (tied output head): rows of resident pieces are taken from it.
   WeightStream* tape = nullptr;
-  std::optional<UseId> tape_use;
+  std::optional<UseId> tape_use = std::nullopt;
 };
 
 struct RowGatherStats {

@@ -25,7 +25,7 @@ struct SweepSections {
 struct WeightStreamOptions {
   /// Pieces that may be in flight or waiting ahead of the one in use; 0: no prefetch at all (each
   /// piece is read when it is needed), nothing: as many as the ring holds.
-  std::optional<std::uint32_t> prefetch_pieces;
+  std::optional<std::uint32_t> prefetch_pieces = std::nullopt;
   Trace* trace = nullptr;  ///< not owned, may be null
   /// If set, called again and again while a read is waited for, instead of sleeping: a simulation
   /// advances its world here.

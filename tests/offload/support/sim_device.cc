@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "io/base/error.h"
+#include "tests/offload/support/sim_ops.h"
 
 namespace tidemill::test {
 namespace {
@@ -58,6 +59,8 @@ void SimStream::step() {
   item.work();
 }
 
+SimDevice::SimDevice(SimWorld& world) : world_(world), ops_(std::make_unique<SimOps>()) {}
+
 SimDevice::~SimDevice() {
   for (std::byte* memory : released_) ::operator delete(memory, kAlignment);
 }
@@ -73,7 +76,5 @@ kernels::Buffer SimDevice::allocate(std::size_t bytes) {
             allocated_ -= bytes;
           }};
 }
-
-kernels::Ops& SimDevice::ops() { throw_error(ErrorKind::kBug, "the simulated device has no ops"); }
 
 }  // namespace tidemill::test

@@ -56,7 +56,7 @@ class SimStream : public kernels::Stream, public SimActor {
 
 class SimDevice : public kernels::Device {
  public:
-  explicit SimDevice(SimWorld& world) : world_(world) {}
+  explicit SimDevice(SimWorld& world);
   ~SimDevice() override;
   std::string_view name() const override { return "simulated"; }
   std::string description() const override { return "simulated"; }
@@ -67,13 +67,14 @@ class SimDevice : public kernels::Device {
   std::unique_ptr<kernels::Event> create_event() override {
     return std::make_unique<SimEvent>(world_);
   }
-  kernels::Ops& ops() override;
+  kernels::Ops& ops() override { return *ops_; }
 
   std::uint64_t allocated_bytes() const { return allocated_; }
   std::uint64_t allocations() const { return allocations_; }
 
  private:
   SimWorld& world_;
+  std::unique_ptr<kernels::Ops> ops_;
   std::vector<std::byte*> released_;  ///< kept, so that late readers and writers find garbage
   std::uint64_t allocated_ = 0;       ///< now
   std::uint64_t allocations_ = 0;
