@@ -59,6 +59,7 @@ bool contains(const std::string& text, const std::string& part) {
 TEST_CASE("each missing tensor is an error that names it") {
   const Variant original("llama2_a");
   for (const auto& [name, tensor] : original.tensors) {
+    if (name.ends_with("inv_freq")) continue;  // a buffer of old files that nobody reads
     Variant variant("llama2_a");
     variant.tensors.erase(name);
     CAPTURE(name);
