@@ -20,6 +20,15 @@ constexpr int kNameTries = 100;
 }  // namespace
 
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
+  // A device or a pipe would be replaced, not written to.
+  std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(ErrorKind::kIo,
+                fmt::format("{}: exists and is no regular file; give another name",
+                            printable(path_.native())),
+                {.path = path_.native()});
+  }
   // Beside its target, because rename() works only within a file system.
   for (int i = 0; i < kNameTries && fd_ < 0; ++i) {
     temporary_ = path;

@@ -1,0 +1,122 @@
+#include "engine/text_generation.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/sampling/stop_strings.h"
+#include "io/base/error.h"
+
+namespace tidemill::engine {
+namespace {
+
+/// The text of one request in the making.
+class Writer {
+ public:
+  Writer(const Model& model, const Tokenizer* tokenizer, const TextRequest& request)
+      : request_(request),
+        eos_(model.spec.eos),
+        most_tokens_(positions_needed(model, request.generation) -
+                     request.generation.prompt.size()),
+        tokenizer_(tokenizer),
+        matcher_(request.stop) {
+    if (tokenizer != nullptr) decoder_.emplace(*tokenizer, /*skip_special_tokens=*/true);
+  }
+
+  /// Takes a token; returns the text that can be shown now.
+  std::string push(std::uint32_t token) {
+    result_.tokens.push_back(token);
+    std::string shown = matcher_.feed(text_of(token));
+    if (matcher_.matched()) {
+      end(FinishReason::kStopped);
+    } else if (!request_.generation.ignore_eos &&
+               std::find(eos_.begin(), eos_.end(), token) != eos_.end()) {
+      shown += end(FinishReason::kEos);
+    } else if (result_.tokens.size() >= most_tokens_) {
+      shown += end(FinishReason::kLength);
+    }
+    result_.text += shown;
+    return shown;
+  }
+
+  bool done() const { return done_; }
+  GeneratedText& result() { return result_; }
+
+ private:
+  std::string text_of(std::uint32_t token) {
+    if (decoder_) return token < tokenizer_->vocab_size() ? decoder_->push(token) : "";
+    return result_.tokens.size() == 1 ? fmt::format("{}", token) : fmt::format(" {}", token);
+  }
+
+  /// The text that had been held back.
+  std::string end(FinishReason reason) {
+    done_ = true;
+    result_.reason = reason;
+    if (reason == FinishReason::kStopped) return "";
+    std::string rest = decoder_ ? matcher_.feed(decoder_->finish()) : "";
+    if (matcher_.matched()) {
+      result_.reason = FinishReason::kStopped;
+      return rest;
+    }
+    return rest + matcher_.finish();
+  }
+
+  const TextRequest& request_;
+  const std::vector<std::uint32_t>& eos_;
+  const std::uint64_t most_tokens_;
+  const Tokenizer* tokenizer_;
+  std::optional<StreamDecoder> decoder_;
+  StopMatcher matcher_;
+  GeneratedText result_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> encode_prompt(const Model& model, const Tokenizer& tokenizer,
+                                         std::string_view text, bool add_special_tokens) {
+  std::vector<std::uint32_t> tokens = tokenizer.encode(text, add_special_tokens);
+  if (!tokens.empty()) return tokens;
+  if (!model.spec.bos) {
+    throw_error(ErrorKind::kUsage,
+                "the prompt is empty and the model has no token to begin a text with; give a "
+                "prompt");
+  }
+  return {*model.spec.bos};
+}
+
+std::vector<GeneratedText> generate_text(Session& session, const Tokenizer* tokenizer,
+                                         std::span<const TextRequest> requests,
+                                         const TextCallbacks& callbacks) {
+  std::vector<Writer> writers;
+  std::vector<GenerationRequest> generations;
+  writers.reserve(requests.size());
+  for (const TextRequest& request : requests) {
+    validate(session.model(), request.generation);
+    generations.push_back(request.generation);
+    writers.emplace_back(session.model(), tokenizer, request);
+  }
+  const auto take = [&](std::size_t index, std::uint32_t token) {
+    Writer& writer = writers[index];
+    if (callbacks.on_token) callbacks.on_token(index, token);
+    const std::string shown = writer.push(token);
+    if (callbacks.on_text && !shown.empty()) callbacks.on_text(index, shown);
+    if (!writer.done()) return true;
+    if (callbacks.on_done) callbacks.on_done(index, writer.result());
+    return writer.result().reason != FinishReason::kStopped;
+  };
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    // Nothing to generate: ended before it began.
+    if (requests[i].generation.max_new_tokens == 0 && callbacks.on_done) {
+      callbacks.on_done(i, writers[i].result());
+    }
+  }
+  const std::vector<Generated> generated = generate(session, generations, take, callbacks.on_sweep);
+  std::vector<GeneratedText> results;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    TM_CHECK(writers[i].result().tokens == generated[i].tokens, "request {}", i);
+    results.push_back(std::move(writers[i].result()));
+  }
+  return results;
+}
+
+}  // namespace tidemill::engine
