@@ -125,10 +125,11 @@ void describe_sampling(const Options& options, const engine::TextRequest& reques
 void run(const Options& options) {
   const auto start = Clock::now();
   check_one_prompt(options.prompt, !options.prompt_file.empty());
-  check_consistent(options.text, "");
+  check_consistent(options.text, Spelling::kCommandLine);
   if (options.echo && options.json) {
     throw_error(ErrorKind::kUsage, "--json has the prompt anyway; leave out --echo");
   }
+  check_reports(options.report);
   const std::vector<Prompt> prompts = gather_prompts(options);
   const engine::Model model = open_model(options.model, options.engine, options.report.quiet);
   const std::optional<engine::Tokenizer> tokenizer = load_tokenizer(options.model);
@@ -192,10 +193,11 @@ void run(const Options& options) {
 }  // namespace
 
 Run add_generate(CLI::App& program) {
-  CLI::App& app = *program.add_subcommand("generate", "Generate text");
+  CLI::App& app = *program.add_subcommand("generate");
   app.description(
-      "Generates text, streaming the model's weights from the drive if they do not fit into "
-      "--memory. The text goes to standard output, everything else to standard error.");
+      "Generates text from prompts. The model's weights stream from the drive as far as they do "
+      "not "
+      "fit into --memory. The text goes to standard output, everything else to standard error.");
   app.footer(
       "Example:\n  tidemill generate models/tidemill-kjv -p \"In the beginning\" -n 40 --memory "
       "5MB\n\nThe options under \"Memory and speed\" and \"Reading\" change the speed only: the "

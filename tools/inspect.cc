@@ -168,9 +168,10 @@ void run(const Options& options) {
 }  // namespace
 
 Run add_inspect(CLI::App& program) {
-  CLI::App& app = *program.add_subcommand("inspect", "Show what is in a checkpoint");
+  CLI::App& app = *program.add_subcommand("inspect");
   app.description(
-      "Shows architecture, dimensions, tensors and files of a checkpoint. Only headers are read.");
+      "Shows what is in a checkpoint: architecture, dimensions, tensors, files. Only headers are "
+      "read.");
   app.footer("Example:\n  tidemill inspect models/tidemill-kjv --tensors");
   const auto options = std::make_shared<Options>();
   add_model_argument(app, options->model);

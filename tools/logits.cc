@@ -111,6 +111,7 @@ void print_likeliest(std::span<const float> logits, const engine::Tokenizer* tok
 void run(const Options& options) {
   const auto start = Clock::now();
   check_one_prompt(options.prompt, false);
+  check_reports(options.report);
   const engine::Model model = open_model(options.model, options.engine, options.report.quiet);
   const std::optional<engine::Tokenizer> tokenizer = load_tokenizer(options.model);
   const engine::Tokenizer* const text = tokenizer ? &*tokenizer : nullptr;
@@ -193,11 +194,10 @@ void run(const Options& options) {
 }  // namespace
 
 Run add_logits(CLI::App& program) {
-  CLI::App& app =
-      *program.add_subcommand("logits", "Write logits and hidden states of a prompt as .npy");
+  CLI::App& app = *program.add_subcommand("logits");
   app.description(
-      "Computes the logits of a prompt and, if wanted, the output of each layer, to compare with "
-      "another engine. Without --output it prints the likeliest next tokens.");
+      "Computes logits and hidden states of a prompt, to compare with another engine. Without "
+      "--output it prints the likeliest next tokens.");
   app.footer(
       "Example:\n  tidemill logits models/tidemill-kjv --tokens \"1 2 3\" --output logits.npy "
       "--hidden-states hidden\nhidden_00.npy is the embedding, hidden_NN.npy the output of layer "

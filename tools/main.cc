@@ -1,4 +1,5 @@
 // The program: finds the subcommand, turns errors into one line and an exit status.
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "io/base/error.h"
+#include "tools/help.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
 #include "tools/verbs.h"
@@ -53,12 +55,19 @@ int run(int argc, char** argv) {
   program.footer(kFooter);
   program.set_version_flag("--version", "tidemill " TIDEMILL_VERSION);
   program.require_subcommand(1);
-  program.get_formatter()->column_width(36);
+  program.formatter(tools::help_formatter());
   const std::map<std::string, tools::Run> verbs = {
       {"generate", tools::add_generate(program)}, {"inspect", tools::add_inspect(program)},
       {"plan", tools::add_plan(program)},         {"logits", tools::add_logits(program)},
       {"synth", tools::add_synth(program)},
   };
+  if (argc <= 1) {
+    tools::note(false, tools::help_text(program, ""));
+    return kUsageStatus;
+  }
+  if (argv[1][0] != '-' && !verbs.contains(argv[1])) {
+    return fail_usage(program, fmt::format("\"{}\" is no subcommand", argv[1]));
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
@@ -66,7 +75,8 @@ int run(int argc, char** argv) {
     if (dynamic_cast<const CLI::CallForVersion*>(&wanted) != nullptr) {
       tools::print(std::string(wanted.what()) + "\n");
     } else {
-      tools::print((chosen.empty() ? &program : chosen.front())->help());
+      tools::print(chosen.empty() ? tools::help_text(program, "")
+                                  : tools::help_text(*chosen.front(), program.get_name()));
     }
     return 0;
   } catch (const CLI::ParseError& error) {

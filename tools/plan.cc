@@ -152,11 +152,11 @@ void run(const Options& options) {
 }  // namespace
 
 Run add_plan(CLI::App& program) {
-  CLI::App& app = *program.add_subcommand(
-      "plan", "Show where weights go, what each sweep reads, and what limits the speed");
+  CLI::App& app = *program.add_subcommand("plan");
   app.description(
-      "Shows how a budget is divided, what each sweep reads, and what the drive allows: tokens/s = "
-      "batch x bandwidth / streamed bytes. Nothing is loaded, but unless --bandwidth is given the "
+      "Shows how a budget is divided, what each sweep reads, and what limits the speed. The drive "
+      "allows batch x bandwidth / streamed bytes tokens/s. Nothing is loaded, but unless "
+      "--bandwidth is given the "
       "model's files are read for half a second to know their speed.");
   app.footer("Example:\n  tidemill plan models/tidemill-kjv --memory 5MB --sequences 4");
   const auto options = std::make_shared<Options>();

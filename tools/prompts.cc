@@ -51,7 +51,7 @@ void parse_line(const json& line, Prompt& prompt) {
   if (prompt.text.has_value() == has_tokens) {
     throw_error(ErrorKind::kModel, "give either \"prompt\" or \"tokens\"");
   }
-  check_consistent(prompt.options, "");
+  check_consistent(prompt.options, Spelling::kFile);
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
 #include "tools/run_report.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/host_memory.h"
@@ -17,6 +22,17 @@ double seconds(std::chrono::nanoseconds time) {
 }
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0.0; }
+
+/// Early, because the files are written when a long run has ended.
+void check_folder_of(const std::string& file) {
+  if (file.empty()) return;
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
+  const int error = errno;
+  throw Error(ErrorKind::kIo,
+              fmt::format("{}: cannot write there: {}", printable(file), std::strerror(error)),
+              {.path = file, .error_number = error});
+}
 
 /// Bytes of weights that were read again and again: those of residents come once.
 std::uint64_t streamed_bytes(const engine::SessionStats& stats) {
@@ -56,6 +72,11 @@ ordered_json options_json(const engine::Session& session, const EngineOptions& o
 
 }  // namespace
 
+void check_reports(const ReportOptions& options) {
+  check_folder_of(options.stats);
+  check_folder_of(options.trace);
+}
+
 std::string summary(const engine::Session& session, const RunReport& report) {
   const engine::SessionStats stats = session.stats();
   const double busy = seconds(stats.busy);
@@ -67,12 +88,14 @@ std::string summary(const engine::Session& session, const RunReport& report) {
                    report.prompt_tokens, stats.sweeps));
   const std::uint64_t streamed = streamed_bytes(stats);
   const std::uint64_t sweeps = std::max<std::uint64_t>(1, stats.sweeps);
-  line(fmt::format(
-      "{} of weights read per sweep at {} ({}, {}); {:.0f}% of the time waiting for reads",
-      format_bytes(streamed / sweeps),
-      format_rate(ratio(static_cast<double>(stats.reader.bytes), busy)), session.reader_name(),
-      reads_direct(session.model()) ? "direct I/O" : "page cache",
-      100 * ratio(seconds(stats.weights.wait_time), busy)));
+  const std::string what = streamed > 0
+                               ? format_bytes(streamed / sweeps) + " of weights read per sweep"
+                               : format_bytes(stats.weights.bytes_read) + " of weights read once";
+  line(fmt::format("{} at {} ({}, {}); {:.0f}% of the time waiting for reads", what,
+                   format_rate(ratio(static_cast<double>(stats.reader.bytes), busy)),
+                   session.reader_name(),
+                   reads_direct(session.model()) ? "direct I/O" : "page cache",
+                   100 * ratio(seconds(stats.weights.wait_time), busy)));
   line(
       fmt::format("{:.0f}% of the weights resident; {} planned of a budget of {} ({}); peak "
                   "memory of the process {}",

@@ -20,6 +20,9 @@ struct RunReport {
   double run_seconds = 0;   ///< sweeps and sampling
 };
 
+/// Error(kIo) if a report could not be written where the user wants it.
+void check_reports(const ReportOptions& options);
+
 /// A few lines, each beginning with "tidemill: ".
 std::string summary(const engine::Session& session, const RunReport& report);
 

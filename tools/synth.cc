@@ -59,11 +59,12 @@ void run(const Options& options) {
 }  // namespace
 
 Run add_synth(CLI::App& program) {
-  CLI::App& app = *program.add_subcommand(
-      "synth", "Write a checkpoint with random weights, for benchmarks at any size");
+  CLI::App& app = *program.add_subcommand("synth");
   app.description(
-      "Writes a Hugging Face checkpoint with random weights in the usual initialisation, shaped by "
-      "a config.json.");
+      "Writes a checkpoint with random weights, for benchmarks at any size. It has the shape that "
+      "a "
+      "config.json describes and the usual initialisation, and Hugging Face transformers loads "
+      "it.");
   app.footer(
       "Example:\n  tidemill synth bench/configs/bloom-176b.json /data/bloom-2-layers --layers 2");
   const auto options = std::make_shared<Options>();

@@ -128,15 +128,26 @@ void add_text_options(CLI::App& app, TextOptions& options) {
   add("Repetition", kPenaltyCounts);
 }
 
-void check_consistent(const TextOptions& options, const std::string& where) {
+void check_consistent(const TextOptions& options, Spelling spelling) {
+  const auto name = [&](const char* key) {
+    return spelling == Spelling::kCommandLine ? flag(key) : '"' + std::string(key) + '"';
+  };
+  const auto refuse_both = [&](const std::string& one, const std::string& other) {
+    throw_error(ErrorKind::kUsage, "{} and {} contradict each other; give one of them", one, other);
+  };
   const char* sampling = options.sampling_option();
   if (options.sample == false && sampling != nullptr && options.temperature != 0.0) {
-    throw_error(ErrorKind::kUsage, "{}greedy and {} contradict each other; give one of them", where,
-                sampling);
+    refuse_both(spelling == Spelling::kCommandLine ? "--greedy" : "\"do_sample\": false",
+                name(sampling));
   }
   if (options.max_new_tokens && options.max_length) {
+    refuse_both(name("max_new_tokens"), name("max_length"));
+  }
+  if (options.temperature && *options.temperature < 0) {
     throw_error(ErrorKind::kUsage,
-                "{}max_new_tokens and max_length contradict each other; give one of them", where);
+                "{} is {}, below 0; small numbers stay close to the likeliest token, and 0 always "
+                "takes it",
+                name("temperature"), *options.temperature);
   }
 }
 
@@ -260,6 +271,10 @@ engine::TextRequest make_request(const TextOptions& recommended, const TextOptio
                   *all.max_length, prompt.size());
     }
     new_tokens = *all.max_length - prompt.size();
+  }
+  if (all.min_new_tokens.value_or(0) > new_tokens) {
+    throw_error(ErrorKind::kUsage, "at least {} new tokens are wanted, and at most {}",
+                *all.min_new_tokens, new_tokens);
   }
   return {.generation = {.prompt = std::move(prompt),
                          .max_new_tokens = new_tokens,

@@ -33,8 +33,11 @@ struct TextOptions {
 
 void add_text_options(CLI::App& app, TextOptions& options);
 
-/// Error(kUsage) for options of one source that contradict one another; `where` begins the message.
-void check_consistent(const TextOptions& options, const std::string& where);
+/// How messages spell options: "--top-k" or "top_k".
+enum class Spelling { kCommandLine, kFile };
+
+/// Error(kUsage) for options of one source that contradict one another.
+void check_consistent(const TextOptions& options, Spelling spelling);
 
 /// What the model's generation_config.json recommends for sampling and against repetition; its
 /// do_sample and lengths are not followed. Error(kModel) for values of a wrong type.

@@ -98,7 +98,10 @@ TEST_CASE("nothing is left behind") {
       for (const std::string& word : banned) {
         CAPTURE(source.path);
         CAPTURE(line);
-        CHECK(line.find(word) == std::string::npos);
+        // A longer run of the letter is mkdtemp's pattern.
+        const auto at = line.find(word);
+        const bool pattern = at != std::string::npos && line.substr(at).starts_with(word + "XX");
+        CHECK((at == std::string::npos || pattern));
       }
     }
   }
