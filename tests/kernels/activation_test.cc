@@ -38,7 +38,7 @@ std::vector<float> apply(Cpu& cpu, Activation f, std::vector<float> x) {
 std::vector<float> grid() {
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 0x10000; high += 37) {
-    for (const std::uint32_t low : {0x0u, 0x1234u, 0xffffu}) {
+    for (const std::uint32_t low : std::initializer_list<std::uint32_t>{0x0u, 0x1234u, 0xffffu}) {
       values.push_back(std::bit_cast<float>(high << 16 | low));
     }
   }
@@ -105,7 +105,7 @@ TEST_CASE("an activation has the same bits wherever its element stands, on every
     const std::vector<float> expected = apply(*kinds[0], f, x);
     for (const auto& cpu : kinds) {
       REQUIRE(same_bits(apply(*cpu, f, x), expected));
-      for (const std::uint64_t cols : {1, 15, 17, 33}) {
+      for (const std::uint64_t cols : std::initializer_list<std::uint64_t>{1, 15, 17, 33}) {
         std::vector<float> y = x;
         cpu->ops().activate(cpu->stream(), f, rows(y, cols), y.size() / cols, cols);
         y.resize(y.size() / cols * cols);

@@ -110,9 +110,11 @@ double largest_error(const Case& c, const std::vector<float>& out) {
 TEST_CASE("attention agrees with double precision") {
   Random random(1);
   Cpu cpu(2);
-  for (const std::uint32_t head_dim : {1, 5, 16, 17, 64, 80, 100}) {
+  for (const std::uint32_t head_dim :
+       std::initializer_list<std::uint32_t>{1, 5, 16, 17, 64, 80, 100}) {
     for (const auto& [heads, kv_heads] : {std::pair{1u, 1u}, {4u, 4u}, {6u, 2u}, {5u, 1u}}) {
-      for (const std::uint64_t tokens : {1, 3, 15, 16, 17, 70}) {
+      for (const std::uint64_t tokens :
+           std::initializer_list<std::uint64_t>{1, 3, 15, 16, 17, 70}) {
         Case c(random, {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}, tokens);
         // Scores are of order 10, so 1e-5 is some tens of ulps of a score.
         REQUIRE(largest_error(c, attend(cpu, c, {tokens}, tokens)) < 1e-5);
@@ -130,7 +132,7 @@ TEST_CASE("attention agrees with double precision") {
 TEST_CASE("attention has the same bits for any chunks, capacity, threads and instruction set") {
   Random random(2);
   const auto kinds = all_kinds();
-  for (const std::uint64_t window : {0, 1, 2, 13, 40}) {
+  for (const std::uint64_t window : std::initializer_list<std::uint64_t>{0, 1, 2, 13, 40}) {
     for (const bool alibi : {false, true}) {
       Case c(random, {.heads = 6, .kv_heads = 3, .head_dim = 24}, 75);
       c.window = window;
@@ -154,7 +156,7 @@ TEST_CASE("sequences of a ragged batch do not see each other") {
   std::vector<std::vector<float>> caches;
   std::vector<SequenceRows> sequences;
   std::vector<float> qkv;
-  for (const std::uint64_t tokens : {5, 0, 33, 1, 2}) {
+  for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{5, 0, 33, 1, 2}) {
     cases.emplace_back(random, shape, tokens);
     caches.emplace_back(cpu.ops().kv_cache_floats(shape, 40), NAN);
     sequences.push_back({.first_row = qkv.size() / cases[0].stride(),

@@ -32,7 +32,8 @@ TEST_CASE("the environment lowers the instruction set, and nonsense in it is ref
 
 TEST_CASE("memory is aligned, writable to the last byte, and refused when there is none") {
   const auto device = make_cpu_device({.threads = 1});
-  for (const std::size_t bytes : {1u, 4096u, 4097u, 2u << 20, (5u << 20) + 3}) {
+  for (const std::size_t bytes :
+       std::initializer_list<std::size_t>{1u, 4096u, 4097u, 2u << 20, (5u << 20) + 3}) {
     const Buffer buffer = device->allocate(bytes);
     REQUIRE(buffer.size() == bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
@@ -41,7 +42,8 @@ TEST_CASE("memory is aligned, writable to the last byte, and refused when there 
     buffer.bytes().back() = std::byte{2};
   }
   CHECK(device->allocate(0).size() == 0);
-  for (const std::size_t bytes : {std::size_t{1} << 55, SIZE_MAX}) {
+  for (const std::size_t bytes :
+       std::initializer_list<std::size_t>{std::size_t{1} << 55, SIZE_MAX}) {
     try {
       (void)device->allocate(bytes);
       FAIL("allocated");

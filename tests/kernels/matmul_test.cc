@@ -25,8 +25,9 @@ TEST_CASE("matmul agrees with double precision on odd shapes of every type") {
   Cpu cpu(2);
   for (const DType dtype : kTypes) {
     for (const std::uint64_t cols : odd_sizes()) {
-      for (const std::uint64_t out : {1, 5, 6, 25, 49}) {
-        for (const std::uint64_t tokens : {1, 2, 3, 4, 5, 7, 33}) {
+      for (const std::uint64_t out : std::initializer_list<std::uint64_t>{1, 5, 6, 25, 49}) {
+        for (const std::uint64_t tokens :
+             std::initializer_list<std::uint64_t>{1, 2, 3, 4, 5, 7, 33}) {
           const std::uint64_t stride = cols + random.below(3);
           const std::vector<float> x = random.floats(tokens * stride);
           const Weight w(random, dtype, out, cols, random.below(9));
@@ -52,7 +53,7 @@ TEST_CASE("matmul gives a token the same bits alone, in any batch, on every kind
   Random random(2);
   const auto kinds = all_kinds();
   for (const DType dtype : kTypes) {
-    for (const std::uint64_t cols : {31, 250, 512, 1041}) {
+    for (const std::uint64_t cols : std::initializer_list<std::uint64_t>{31, 250, 512, 1041}) {
       const std::uint64_t out = 67, tokens = 37;
       const std::vector<float> x = random.floats(tokens * cols);
       const Weight w(random, dtype, out, cols, 1);
@@ -65,7 +66,7 @@ TEST_CASE("matmul gives a token the same bits alone, in any batch, on every kind
           const std::vector<float> part(
               x.begin() + static_cast<std::ptrdiff_t>(t * cols),
               x.begin() + static_cast<std::ptrdiff_t>((t + batch) * cols));
-          for (const std::size_t kind : {0, 3}) {
+          for (const std::size_t kind : std::initializer_list<std::size_t>{0, 3}) {
             const std::vector<float> y = multiply(*kinds[kind], part, cols, w.all(), batch);
             for (std::uint64_t i = 0; i < y.size(); ++i) {
               REQUIRE(same_bits(y[i], together[t * out + i]));
@@ -83,7 +84,7 @@ TEST_CASE("matmul gives the same bits for any cut of the rows into pieces") {
   const std::uint64_t cols = 83, out = 61;
   for (const DType dtype : kTypes) {
     const Weight w(random, dtype, out, cols, 3);
-    for (const std::uint64_t tokens : {1, 6, 140}) {
+    for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{1, 6, 140}) {
       const std::vector<float> x = random.floats(tokens * cols);
       const std::vector<float> whole = multiply(cpu, x, cols, w.all(), tokens);
       std::vector<float> pieces(whole.size(), NAN);
@@ -103,7 +104,7 @@ TEST_CASE("matmul writes nothing but its outputs and reads nothing behind its in
   Cpu cpu(2);
   const std::uint64_t cols = 21, out = 7, stride = 12;
   const Weight w(random, DType::kF16, out, cols);
-  for (const std::uint64_t tokens : {1, 9}) {
+  for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{1, 9}) {
     std::vector<float> x(tokens * 24, NAN);  // NaN between the rows
     for (std::uint64_t t = 0; t < tokens; ++t) {
       for (std::uint64_t k = 0; k < cols; ++k) x[t * 24 + k] = random();
@@ -139,7 +140,7 @@ TEST_CASE("one-hot tokens read single weights exactly, infinities and NaNs as IE
   w.set(1 * cols + 17, NAN);
   const std::vector<float> x(5 * cols, 1.0f);
   for (const auto& cpu : kinds) {
-    for (const std::uint64_t tokens : {1, 5}) {
+    for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{1, 5}) {
       const std::vector<float> y = multiply(*cpu, x, cols, w.all(), tokens);
       for (std::uint64_t t = 0; t < tokens; ++t) {
         CHECK(y[t * 3] == INFINITY);

@@ -22,9 +22,9 @@ TEST_CASE("the transposed product is a chain of fused multiply-adds, bit for bit
   Random random(1);
   const auto kinds = all_kinds();
   for (const DType dtype : kTypes) {
-    for (const std::uint64_t in : {1, 7, 8, 33, 129, 300}) {
-      for (const std::uint64_t out : {1, 15, 17, 64, 101}) {
-        for (const std::uint64_t tokens : {1, 2, 5, 6, 7, 13}) {
+    for (const std::uint64_t in : std::initializer_list<std::uint64_t>{1, 7, 8, 33, 129, 300}) {
+      for (const std::uint64_t out : std::initializer_list<std::uint64_t>{1, 15, 17, 64, 101}) {
+        for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{1, 2, 5, 6, 7, 13}) {
           const std::uint64_t x_stride = in + 2, y_stride = out + 1;
           const std::vector<float> x = random.floats(tokens * x_stride);
           const Weight w(random, dtype, in, out, random.below(4));
@@ -39,7 +39,7 @@ TEST_CASE("the transposed product is a chain of fused multiply-adds, bit for bit
             }
           }
           const std::size_t kind = random.below(kinds.size());
-          for (const std::size_t i : {std::size_t{0}, kind}) {
+          for (const std::size_t i : std::initializer_list<std::size_t>{std::size_t{0}, kind}) {
             std::vector<float> y = start;
             accumulate(*kinds[i], x, x_stride, w, in, in, y, y_stride, tokens);
             REQUIRE(same_bits(y, expected));
@@ -55,11 +55,11 @@ TEST_CASE("the transposed product does not show where a piece ends") {
   Cpu cpu(2);
   const std::uint64_t in = 290, out = 600;
   const Weight w(random, DType::kF16, in, out, 1);
-  for (const std::uint64_t tokens : {1, 4, 20}) {
+  for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{1, 4, 20}) {
     const std::vector<float> x = random.floats(tokens * in);
     std::vector<float> whole(tokens * out, 0.0f);
     accumulate(cpu, x, in, w, in, in, whole, out, tokens);
-    for (const std::uint64_t piece : {1, 3, 8, 100, 128, 289}) {
+    for (const std::uint64_t piece : std::initializer_list<std::uint64_t>{1, 3, 8, 100, 128, 289}) {
       std::vector<float> y(tokens * out, 0.0f);
       accumulate(cpu, x, in, w, in, piece, y, out, tokens);
       REQUIRE(same_bits(y, whole));
@@ -73,7 +73,7 @@ TEST_CASE("the transposed product passes infinities and NaNs on") {
   Weight w(random, DType::kF32, 20, 18);
   w.set(19 * 18 + 17, INFINITY);
   w.set(3 * 18 + 4, NAN);
-  for (const std::uint64_t tokens : {1, 8}) {
+  for (const std::uint64_t tokens : std::initializer_list<std::uint64_t>{1, 8}) {
     const std::vector<float> x(tokens * 20, 1.0f);
     std::vector<float> y(tokens * 18, 0.0f);
     accumulate(cpu, x, 20, w, 20, 20, y, 18, tokens);

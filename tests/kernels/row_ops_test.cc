@@ -8,7 +8,7 @@ namespace {
 
 TEST_CASE("all fp16 and bf16 values convert exactly, whatever their address") {
   for (const auto& cpu : all_kinds()) {
-    for (const std::size_t misalignment : {0, 1, 3}) {
+    for (const std::size_t misalignment : std::initializer_list<std::size_t>{0, 1, 3}) {
       std::vector<std::byte> bytes(misalignment + 2 * 65536);
       for (std::uint32_t i = 0; i < 65536; ++i) {
         const auto bits = static_cast<std::uint16_t>(i);
@@ -53,7 +53,8 @@ TEST_CASE("convert of every size, and of more than one thread takes") {
   Random random(1);
   Cpu cpu(3);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    for (const std::uint64_t cols : {1, 15, 16, 17, 4095, 4097, 300001}) {
+    for (const std::uint64_t cols :
+         std::initializer_list<std::uint64_t>{1, 15, 16, 17, 4095, 4097, 300001}) {
       const Weight w(random, dtype, 1, cols, 1);
       std::vector<float> y(cols + 1, 5.0f);
       cpu.ops().convert(cpu.stream(), w.all(), y.data());
@@ -119,7 +120,7 @@ TEST_CASE("zero, copy, select_rows, add and add_bias") {
 TEST_CASE("rotary turns pairs half a head apart, with one rounding per operation") {
   Random random(4);
   for (const auto& cpu : all_kinds()) {
-    for (const std::uint32_t half : {1, 3, 16, 20, 32}) {
+    for (const std::uint32_t half : std::initializer_list<std::uint32_t>{1, 3, 16, 20, 32}) {
       const std::uint32_t heads = 3, r = 2 * half;
       const std::uint64_t tokens = 6, head_stride = r + 5, offset = 2, stride = 3 * head_stride + 9;
       const std::vector<float> before = random.floats(tokens * stride);

@@ -15,8 +15,8 @@ TEST_CASE("every item is done once, by a worker that does one thing at a time") 
     ThreadPool pool(threads);
     CHECK(pool.threads() == threads);
     std::vector<int> busy(threads, 0);  // plain: a race here is what TSan looks for
-    for (const std::uint64_t items : {0, 1, 2, 7, 100, 1000}) {
-      for (const std::uint64_t grain : {1, 3, 64, 5000}) {
+    for (const std::uint64_t items : std::initializer_list<std::uint64_t>{0, 1, 2, 7, 100, 1000}) {
+      for (const std::uint64_t grain : std::initializer_list<std::uint64_t>{1, 3, 64, 5000}) {
         std::vector<int> done(items, 0);
         pool.parallel_for(items, grain,
                           [&](std::uint64_t begin, std::uint64_t end, unsigned worker) {
