@@ -160,13 +160,20 @@ HWY_INLINE float sum_lanes(F16 a) {
   for (std::size_t half = kParts / 2; half > 0; half /= 2) {
     for (std::size_t p = 0; p < half; ++p) a.v[p] = hn::Add(a.v[p], a.v[p + half]);
   }
-  alignas(64) float lanes[kPart];
-  hn::Store(a.v[0], D(), lanes);
-  TIDEMILL_UNROLL
-  for (std::size_t half = kPart / 2; half > 0; half /= 2) {
-    for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  }
-  return lanes[0];
+#if HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(a.v[0]);
+#else
+  const hn::FixedTag<float, 8> d8;
+  const hn::FixedTag<float, 4> d4;
+#if HWY_TARGET == HWY_AVX2
+  const auto eight = a.v[0];
+#else
+  const auto eight = hn::Add(hn::LowerHalf(d8, a.v[0]), hn::UpperHalf(d8, a.v[0]));
+#endif
+  const auto four = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+  const auto two = hn::Add(four, hn::Shuffle1032(four));
+  return hn::GetLane(hn::Add(two, hn::Shuffle2301(two)));
+#endif
 }
 /// The largest lane; NaN lanes may be passed over.
 HWY_INLINE float max_lane(F16 a) {
