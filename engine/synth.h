@@ -11,8 +11,8 @@
 namespace tidemill::engine {
 
 struct SynthOptions {
-  std::optional<std::uint32_t> layers;  ///< instead of the configuration's
-  std::optional<DType> dtype;           ///< F32, F16, BF16; else the configuration's, else F16
+  std::optional<std::uint32_t> layers = {};  ///< instead of the configuration's
+  std::optional<DType> dtype = {};           ///< F32, F16, BF16; else the configuration's, else F16
   std::uint64_t seed = 0;
   std::uint64_t max_shard_bytes = 5'000'000'000;  ///< a larger tensor has a shard of its own
   unsigned threads = 0;                           ///< 0: one per core

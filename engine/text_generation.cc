@@ -84,6 +84,11 @@ std::vector<std::uint32_t> encode_prompt(const Model& model, const Tokenizer& to
   return {*model.spec.bos};
 }
 
+void validate(const Model& model, const TextRequest& request) {
+  validate(model, request.generation);
+  static_cast<void>(StopMatcher(request.stop));
+}
+
 std::vector<GeneratedText> generate_text(Session& session, const Tokenizer* tokenizer,
                                          std::span<const TextRequest> requests,
                                          const TextCallbacks& callbacks) {
@@ -91,7 +96,7 @@ std::vector<GeneratedText> generate_text(Session& session, const Tokenizer* toke
   std::vector<GenerationRequest> generations;
   writers.reserve(requests.size());
   for (const TextRequest& request : requests) {
-    validate(session.model(), request.generation);
+    validate(session.model(), request);
     generations.push_back(request.generation);
     writers.emplace_back(session.model(), tokenizer, request);
   }

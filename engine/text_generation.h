@@ -39,6 +39,10 @@ struct TextCallbacks {
 std::vector<std::uint32_t> encode_prompt(const Model& model, const Tokenizer& tokenizer,
                                          std::string_view text, bool add_special_tokens);
 
+/// Error(kUsage) for a request that the model cannot take, or a stop string that is empty or not
+/// valid UTF-8.
+void validate(const Model& model, const TextRequest& request);
+
 /// Runs all requests to their end, as generate() does. Special tokens give no text, nor do ids that
 /// the tokenizer does not have. Without a tokenizer (nullptr) the text is the ids, separated by
 /// spaces.

@@ -64,7 +64,7 @@ std::vector<engine::TextRequest> make_requests(const engine::Model& model,
         throw_error(ErrorKind::kUsage, "{}: has no tokenizer.json, so stop strings mean nothing",
                     printable(model.path));
       }
-      engine::validate(model, request.generation);
+      engine::validate(model, request);
       requests.push_back(std::move(request));
     });
   }

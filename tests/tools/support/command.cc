@@ -49,9 +49,11 @@ Outcome run(const std::vector<std::string>& command) {
 }
 
 Outcome tidemill(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), std::string(TIDEMILL_BINARY_DIR) + "/tidemill");
+  arguments.insert(arguments.begin(), program());
   return run(arguments);
 }
+
+std::string program() { return std::string(TIDEMILL_BINARY_DIR) + "/tidemill"; }
 
 std::string bundled_model() { return std::string(TIDEMILL_SOURCE_DIR) + "/models/tidemill-kjv"; }
 

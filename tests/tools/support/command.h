@@ -14,6 +14,9 @@ struct Outcome {
 /// `program` and its arguments; standard input is empty.
 Outcome run(const std::vector<std::string>& command);
 
+/// Path of the built `tidemill`.
+std::string program();
+
 /// The same with `tidemill` in front.
 Outcome tidemill(std::vector<std::string> arguments);
 
