@@ -20,9 +20,14 @@ constexpr int kNameTries = 100;
 }  // namespace
 
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
-  // A device or a pipe would be replaced, not written to.
   std::error_code unknown;
-  const auto status = std::filesystem::status(path, unknown);
+  // A link stays, and what it leads to is written.
+  if (std::filesystem::is_symlink(path, unknown)) {
+    path_ = std::filesystem::weakly_canonical(path, unknown);
+    if (unknown) fail("cannot follow the link", unknown.value());
+  }
+  // A device or a pipe would be replaced, not written to.
+  const auto status = std::filesystem::status(path_, unknown);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     throw Error(ErrorKind::kIo,
                 fmt::format("{}: exists and is no regular file; give another name",
@@ -31,7 +36,7 @@ OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
   }
   // Beside its target, because rename() works only within a file system.
   for (int i = 0; i < kNameTries && fd_ < 0; ++i) {
-    temporary_ = path;
+    temporary_ = path_;
     temporary_ += fmt::format(".tmp.{}.{}", ::getpid(), i);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) break;

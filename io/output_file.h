@@ -11,8 +11,9 @@
 namespace tidemill::io {
 
 /// Written front to back under a temporary name in the same folder; finish() syncs it and renames
-/// it over `path` (what was there stays until then). Destroyed without finish(), it leaves nothing.
-/// Keeps the page cache small behind itself. All errors are Error(kIo) with path and errno.
+/// it over `path` (what was there stays until then; a link is followed, a device or a pipe
+/// refused). Destroyed without finish(), it leaves nothing. Keeps the page cache small behind
+/// itself. All errors are Error(kIo) with path and errno.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path);

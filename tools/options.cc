@@ -33,7 +33,7 @@ void add_memory_options(CLI::App& app, EngineOptions& options) {
            "Largest piece of weights that is streamed at once (default: from the budget)")
       ->group(group);
   add_size(app, "--ring-size", options.ring,
-           "Memory for pieces on their way; the rest of the budget keeps weights resident "
+           "Most memory for pieces on their way; the rest of the budget keeps weights resident "
            "(default: from the budget)")
       ->group(group);
 }

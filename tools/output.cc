@@ -85,11 +85,15 @@ std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void write_text_file(const std::string& path, std::string_view text) {
+bool written_in_place(const std::string& path) {
   std::error_code unknown;
-  const auto status = std::filesystem::status(path, unknown);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  const auto status = std::filesystem::symlink_status(path, unknown);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  if (written_in_place(path)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
     const int error = fd < 0 ? errno : write_all(fd, text);
     if (fd >= 0) close(fd);
     if (error == 0) return;

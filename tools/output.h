@@ -27,8 +27,11 @@ std::string for_terminal(std::string_view text);
 /// JSON for machines; bytes of file names that are not UTF-8 become replacement characters.
 std::string json_text(const nlohmann::ordered_json& json);
 
-/// Writes a small text file, whole or not at all; what is no regular file (a pipe, /dev/stderr) is
-/// written to as it is. Error(kIo) if that fails.
+/// True for what must not be replaced by a new file: devices, pipes, and links such as /dev/stderr.
+bool written_in_place(const std::string& path);
+
+/// Writes a small text file, whole or not at all unless it is written in place. Error(kIo) if that
+/// fails.
 void write_text_file(const std::string& path, std::string_view text);
 
 }  // namespace tidemill::tools

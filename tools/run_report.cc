@@ -25,7 +25,7 @@ double ratio(double part, double whole) { return whole > 0 ? part / whole : 0.0;
 
 /// Early, because the files are written when a long run has ended.
 void check_folder_of(const std::string& file) {
-  if (file.empty()) return;
+  if (file.empty() || written_in_place(file)) return;
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (access(folder.c_str(), W_OK | X_OK) == 0) return;
   const int error = errno;

@@ -1,6 +1,7 @@
 // The budget under the kernel's own limit: a run in a memory cgroup of budget + 64 MiB succeeds.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/checkpoint_dir.h"
@@ -22,24 +23,54 @@ TEST_CASE("a model of 250 MB runs in a cgroup of 32 MiB + 64 MiB") {
           "num_key_value_heads": 4, "rms_norm_eps": 1e-5, "max_position_embeddings": 2048,
           "tie_word_embeddings": true})");
   REQUIRE(tidemill({"synth", config, model, "--dtype", "fp16", "-q"}).status == 0);
+  const std::uint64_t budget = 32 * kMiB;
+  const auto in_cgroup = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {
+        std::string(TIDEMILL_SOURCE_DIR) + "/tests/support/in-cgroup",
+        std::to_string(budget + 64 * kMiB),
+        std::string(TIDEMILL_BINARY_DIR) + "/tidemill",
+        "generate",
+        model,
+        "--ignore-eos",
+        "-q",
+        "--memory",
+        std::to_string(budget),
+        "--stats",
+        stats};
+    command.insert(command.end(), more.begin(), more.end());
+    return run(command);
+  };
+
   std::string prompt;
   for (int i = 1; i <= 300; ++i) prompt += std::to_string(i * 31 % 16000) + " ";
-  const std::uint64_t budget = 32 * kMiB;
-  const Outcome outcome =
-      run({std::string(TIDEMILL_SOURCE_DIR) + "/tests/support/in-cgroup",
-           std::to_string(budget + 64 * kMiB), std::string(TIDEMILL_BINARY_DIR) + "/tidemill",
-           "generate", model, "--tokens", prompt, "-n", "3", "--ignore-eos", "-q", "--memory",
-           std::to_string(budget), "--stats", stats});
+  const Outcome outcome = in_cgroup({"--tokens", prompt, "-n", "3"});
   if (outcome.status == 77) {
     MESSAGE("no memory cgroup can be made here: skipped");
     return;
   }
   CAPTURE(outcome.err);
   REQUIRE(outcome.status == 0);
-  const auto counters = tidemill::testing::read_json(stats);
+  auto counters = tidemill::testing::read_json(stats);
   CHECK(counters["memory"]["peak_resident_bytes"] < budget + 64 * kMiB);
   CHECK(counters["memory"]["planned_bytes"] <= budget);
   CHECK(counters["model"]["weight_bytes"] > 200'000'000);
+
+  // Many prompts share the sweeps, as far as the budget has room for them.
+  const std::string prompts = directory.path() / "prompts.jsonl";
+  std::string lines;
+  for (int i = 1; i <= 12; ++i) {
+    const std::string id = std::to_string(100 * i);
+    lines += R"({"tokens": [)" + id + R"(, 7, 8, 9, 10, 11, 12, )" + id + "]}\n";
+  }
+  tidemill::testing::write_text(prompts, lines);
+  const Outcome batch = in_cgroup({"--prompt-file", prompts, "-n", "3", "--json"});
+  CAPTURE(batch.err);
+  REQUIRE(batch.status == 0);
+  CHECK(std::count(batch.out.begin(), batch.out.end(), '\n') == 12);
+  counters = tidemill::testing::read_json(stats);
+  CHECK(counters["memory"]["peak_resident_bytes"] < budget + 64 * kMiB);
+  CHECK(counters["run"]["new_tokens"] == 36);
+  CHECK(counters["run"]["sweeps"] < 18);  // alone each prompt takes three
 
   // Four fifths of the weights fit: a sweep reads a quarter of them at most.
   const auto weights = counters["model"]["weight_bytes"].get<std::uint64_t>();
