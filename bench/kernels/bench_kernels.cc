@@ -1,4 +1,5 @@
-// Matrix products beside OpenBLAS sgemm and the memory's read bandwidth, on two threads.
+// Matrix products beside OpenBLAS sgemm and the memory's read bandwidth; attention, norms and what
+// a small operation costs. On two threads.
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 
@@ -17,12 +18,13 @@ using tidemill::DType;
 using tidemill::kernels::Buffer;
 
 constexpr unsigned kThreads = 2;
+constexpr std::uint64_t kPositions = 4096;
 
 struct Cpu {
   std::unique_ptr<tidemill::kernels::Device> device =
       tidemill::kernels::make_cpu_device({.threads = kThreads});
   std::unique_ptr<tidemill::kernels::Stream> stream = device->create_stream();
-  Cpu() { device->ops().reserve(512, 14336, 16); }
+  Cpu() { device->ops().reserve(512, 14336, kPositions); }
 };
 
 Cpu& cpu() {
@@ -103,7 +105,7 @@ void Matmul(benchmark::State& state, DType dtype) {
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {
-  for (const std::int64_t m : {1, 16, 128}) {
+  for (const std::int64_t m : {1, 4, 16, 128, 512}) {
     benchmark->Args({m, 2048, 2048})->Args({m, 8192, 2048})->Args({m, 2048, 8192});
   }
   benchmark->UseRealTime();
@@ -112,6 +114,115 @@ BENCHMARK(Sgemm)->Apply(shapes);
 BENCHMARK_CAPTURE(Matmul, fp16, DType::kF16)->Apply(shapes);
 BENCHMARK_CAPTURE(Matmul, bf16, DType::kBF16)->Apply(shapes);
 BENCHMARK_CAPTURE(Matmul, fp32, DType::kF32)->Apply(shapes);
+
+// y += x W for weights of [in, out].
+void MatmulTransposed(benchmark::State& state, DType dtype) {
+  const auto m = static_cast<std::uint64_t>(state.range(0));
+  const auto n = static_cast<std::uint64_t>(state.range(1));
+  const auto k = static_cast<std::uint64_t>(state.range(2));
+  const std::size_t bytes = n * k * tidemill::size_of(dtype);
+  const std::size_t copies = m == 1 ? (1ULL << 29) / bytes + 1 : 1;
+  const Buffer weights = cpu().device->allocate(bytes * copies);
+  std::fill_n(weights.data(), weights.size(), std::byte{0x11});
+  const std::vector<float> x(m * k, 0.5f);
+  std::vector<float> y(m * n);
+  std::size_t copy = 0;
+  for (auto _ : state) {
+    cpu().device->ops().matmul_transposed_accumulate(
+        *cpu().stream, {x.data(), k}, {weights.data() + (copy++ % copies) * bytes, dtype, k, n},
+        {y.data(), n}, m);
+    benchmark::DoNotOptimize(y.data());
+  }
+  count(state, m, n, k, tidemill::size_of(dtype));
+}
+BENCHMARK_CAPTURE(MatmulTransposed, fp16, DType::kF16)->Apply(shapes);
+
+// `count` tokens behind `past` ones, 32 heads over 8 cache heads of 128: the shape of a 7B model.
+// The bytes are those of the keys and values, once.
+void Attention(benchmark::State& state) {
+  const auto tokens = static_cast<std::uint64_t>(state.range(0));
+  const auto past = static_cast<std::uint64_t>(state.range(1));
+  const tidemill::kernels::AttentionShape shape{.heads = 32, .kv_heads = 8, .head_dim = 128};
+  const std::uint64_t row = (32 + 16) * 128;
+  const tidemill::kernels::QkvLayout layout{.q_offset = 0,
+                                            .q_head_stride = 128,
+                                            .k_offset = 32 * 128,
+                                            .k_head_stride = 128,
+                                            .v_offset = 40 * 128,
+                                            .v_head_stride = 128};
+  auto& ops = cpu().device->ops();
+  std::vector<float> cache(ops.kv_cache_floats(shape, kPositions), 0.01f);
+  const std::vector<float> qkv(tokens * row, 0.02f);
+  std::vector<float> out(tokens * 32 * 128);
+  const tidemill::kernels::SequenceRows sequence{
+      .first_row = 0, .count = tokens, .position = past, .cache = {cache.data(), kPositions}};
+  for (auto _ : state) {
+    ops.kv_append(*cpu().stream, {qkv.data(), row}, layout, shape, {&sequence, 1});
+    ops.attention(*cpu().stream, {.qkv = {qkv.data(), row},
+                                  .layout = layout,
+                                  .shape = shape,
+                                  .sequences = {&sequence, 1},
+                                  .out = {out.data(), 32 * 128}});
+    benchmark::DoNotOptimize(out.data());
+  }
+  const double seen = static_cast<double>(tokens * past + tokens * (tokens + 1) / 2);
+  state.counters["FLOP/s"] =
+      benchmark::Counter(seen * 32 * 128 * 4, benchmark::Counter::kIsIterationInvariantRate);
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<std::int64_t>((past + tokens) * 8 * 2 * 128 * 4));
+}
+BENCHMARK(Attention)
+    ->Args({1, 100})
+    ->Args({1, 4000})
+    ->Args({128, 0})
+    ->Args({512, 0})
+    ->Args({128, 3000})
+    ->UseRealTime();
+
+void Norm(benchmark::State& state) {
+  const auto tokens = static_cast<std::uint64_t>(state.range(0));
+  constexpr std::uint64_t kCols = 4096;
+  const std::vector<float> x(tokens * kCols, 0.5f), weight(kCols, 1.0f);
+  std::vector<float> y(tokens * kCols);
+  for (auto _ : state) {
+    cpu().device->ops().rms_norm(*cpu().stream, {x.data(), kCols}, weight.data(), 1e-5f,
+                                 {y.data(), kCols}, tokens, kCols);
+    benchmark::DoNotOptimize(y.data());
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(tokens * kCols * 8));
+}
+BENCHMARK(Norm)->Arg(1)->Arg(128)->UseRealTime();
+
+void Activate(benchmark::State& state, tidemill::kernels::Activation f) {
+  const auto tokens = static_cast<std::uint64_t>(state.range(0));
+  constexpr std::uint64_t kCols = 14336;
+  std::vector<float> y(tokens * kCols, 1.0f);
+  for (auto _ : state) {
+    cpu().device->ops().activate(*cpu().stream, f, {y.data(), kCols}, tokens, kCols);
+    benchmark::DoNotOptimize(y.data());
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(tokens * kCols));
+}
+BENCHMARK_CAPTURE(Activate, gelu_erf, tidemill::kernels::Activation::kGeluErf)
+    ->Arg(1)
+    ->Arg(128)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(Activate, silu, tidemill::kernels::Activation::kSilu)
+    ->Arg(1)
+    ->Arg(128)
+    ->UseRealTime();
+
+// The smallest operation, on the calling thread, and the smallest that both threads share.
+void SmallOp(benchmark::State& state) {
+  const auto cols = static_cast<std::uint64_t>(state.range(0));
+  const std::vector<float> x(cols * 64, 0.5f);
+  std::vector<float> y(cols * 64);
+  for (auto _ : state) {
+    cpu().device->ops().add(*cpu().stream, {x.data(), cols}, {y.data(), cols}, 64, cols);
+    benchmark::DoNotOptimize(y.data());
+  }
+}
+BENCHMARK(SmallOp)->Arg(16)->Arg(2048)->Arg(4096)->UseRealTime();
 
 }  // namespace
 

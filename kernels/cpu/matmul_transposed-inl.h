@@ -11,6 +11,8 @@
 #define TIDEMILL_KERNELS_CPU_MATMUL_TRANSPOSED_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "kernels/cpu/matmul.h"
@@ -24,12 +26,15 @@ template <DType kType, std::size_t kRows>
 void stream_rows(const TransposedTask& task, std::uint64_t row) {
   const std::uint64_t row_bytes = task.w->cols * kWeightBytes<kType>;
   const std::byte* const w = task.w->data + row * row_bytes;
+  // A share of a row is too short for the hardware to foresee where the next one begins.
+  const std::uint64_t ahead = row + 2 * kRows <= task.w->rows ? kRows * row_bytes : 0;
   for (std::uint64_t n = task.col_begin; n < task.col_end; n += kLanes) {
     const std::size_t lanes = std::min<std::uint64_t>(kLanes, task.col_end - n);
     F16 weights[kRows];
     TIDEMILL_UNROLL
     for (std::size_t r = 0; r < kRows; ++r) {
       const std::byte* const from = w + r * row_bytes + n * kWeightBytes<kType>;
+      hwy::Prefetch(from + ahead);
       weights[r] =
           lanes == kLanes ? load_weights<kType>(from) : load_first_weights<kType>(from, lanes);
     }
