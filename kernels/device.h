@@ -32,6 +32,12 @@ class Stream {
   virtual void record(Event& event) = 0;
   /// Work submitted from now on starts after the event's recorded work has finished.
   virtual void wait(Event& event) = 0;
+  /// Copies host memory to memory of this device. Queued: the host memory must stay as it is until
+  /// the stream has passed the copy.
+  virtual void upload(const void* host, std::byte* device, std::size_t bytes) = 0;
+  /// Copies memory of this device to host memory, which is undefined until the stream has passed
+  /// the copy.
+  virtual void download(const std::byte* device, void* host, std::size_t bytes) = 0;
   /// Blocks the host until all submitted work has finished.
   virtual void synchronize() = 0;
 };

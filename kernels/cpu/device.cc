@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <string>
 
 #include "io/base/checked.h"
@@ -24,6 +25,12 @@ class CpuStream final : public Stream {
  public:
   void record(Event&) override {}
   void wait(Event&) override {}
+  void upload(const void* host, std::byte* device, std::size_t bytes) override {
+    std::copy_n(static_cast<const std::byte*>(host), bytes, device);
+  }
+  void download(const std::byte* device, void* host, std::size_t bytes) override {
+    std::copy_n(device, bytes, static_cast<std::byte*>(host));
+  }
   void synchronize() override {}
 };
 

@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #include "io/base/error.h"
 #include "tests/kernels/kernel_fixture.h"
@@ -63,6 +65,22 @@ TEST_CASE("streams and events are complete as soon as the call returns") {
   event->wait_on_host();
   stream->synchronize();
   CHECK(event->complete());
+}
+
+TEST_CASE("bytes come back from the device as they went there, and nothing around them changes") {
+  const auto device = make_cpu_device({.threads = 1});
+  const auto stream = device->create_stream();
+  const Buffer buffer = device->allocate(64);
+  std::vector<std::byte> before(64, std::byte{7}), after(64);
+  const std::vector<std::byte> sent = {std::byte{1}, std::byte{2}, std::byte{3}};
+  stream->upload(before.data(), buffer.data(), 64);
+  stream->upload(sent.data(), buffer.data() + 5, 3);
+  stream->upload(nullptr, buffer.data(), 0);
+  stream->download(buffer.data(), after.data(), 63);
+  stream->synchronize();
+  std::copy(sent.begin(), sent.end(), before.begin() + 5);
+  before.back() = std::byte{0};  // not asked for
+  CHECK(after == before);
 }
 
 TEST_CASE("scratch: its size is told before it is allocated, and more than it is refused") {

@@ -1,5 +1,6 @@
 #include "tests/offload/support/sim_device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -38,6 +39,14 @@ void SimStream::wait(kernels::Event& event) {
   queue_.push_back(
       {[state, generation = state->recorded] { return state->reached >= generation; }, [] {}});
   world_.pass_time();
+}
+
+void SimStream::upload(const void* host, std::byte* device, std::size_t bytes) {
+  launch([=] { std::copy_n(static_cast<const std::byte*>(host), bytes, device); });
+}
+
+void SimStream::download(const std::byte* device, void* host, std::size_t bytes) {
+  launch([=] { std::copy_n(device, bytes, static_cast<std::byte*>(host)); });
 }
 
 void SimStream::synchronize() {

@@ -37,6 +37,8 @@ class SimStream : public kernels::Stream, public SimActor {
 
   void record(kernels::Event& event) override;
   void wait(kernels::Event& event) override;
+  void upload(const void* host, std::byte* device, std::size_t bytes) override;
+  void download(const std::byte* device, void* host, std::size_t bytes) override;
   void synchronize() override;
 
   /// Queues work, as a kernel launch does.
