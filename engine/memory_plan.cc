@@ -120,16 +120,18 @@ WorkspaceLayout workspace_layout(const Model& model, std::uint64_t tokens, std::
       spec.qkv_width + std::uint64_t{spec.attention.heads} * spec.attention.head_dim;
   const bool gated = !spec.layers.empty() && spec.layers.front().gate.has_value();
   const std::uint64_t wide = std::max(attention, gated ? 2 * spec.ffn : spec.ffn);
+  const std::uint64_t rotary = spec.rotary ? padded_floats(tokens, spec.rotary->dims) : 0;
   return {.tokens = tokens,
           .outputs = outputs,
           .residual = padded_floats(tokens, spec.hidden),
           .normed = padded_floats(tokens, spec.hidden),
           .wide = padded_floats(tokens, wide),
-          .rotary = spec.rotary ? padded_floats(tokens, spec.rotary->dims) : 0,
+          .rotary = rotary,
           .constants = padded_floats(1, model.weights.constants_floats),
           .alibi = padded_floats(1, spec.alibi_slopes.size()),
           .outputs_normed = padded_floats(outputs, spec.hidden),
-          .logits = padded_floats(outputs, spec.vocab)};
+          .logits = padded_floats(outputs, spec.vocab),
+          .rotary_host = rotary};
 }
 
 std::uint64_t MemoryPlan::fixed_bytes() const {

@@ -25,7 +25,7 @@ struct BudgetOptions {
 };
 
 /// Floats of each activation buffer for sweeps of up to `tokens` rows, `outputs` of which get
-/// logits. One allocation; the order here is the order in memory.
+/// logits. One allocation of device memory, in this order, and the host's copy of the rotary rows.
 struct WorkspaceLayout {
   std::uint64_t tokens = 0, outputs = 0;
   std::uint64_t residual = 0;        ///< [tokens, hidden]
@@ -36,9 +36,11 @@ struct WorkspaceLayout {
   std::uint64_t alibi = 0;           ///< [heads]
   std::uint64_t outputs_normed = 0;  ///< [outputs, hidden]
   std::uint64_t logits = 0;          ///< [outputs, vocab]
-  std::uint64_t total() const {
+  std::uint64_t rotary_host = 0;     ///< as rotary: filled by the host, then copied there
+  std::uint64_t on_device() const {
     return residual + normed + wide + rotary + constants + alibi + outputs_normed + logits;
   }
+  std::uint64_t total() const { return on_device() + rotary_host; }
 };
 WorkspaceLayout workspace_layout(const Model& model, std::uint64_t tokens, std::uint64_t outputs);
 

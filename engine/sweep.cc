@@ -88,8 +88,10 @@ Sweep::Sweep(const Model& model, const MemoryPlan& plan, kernels::Device& device
       gather_tokens_(gather_tokens),
       gather_positions_(gather_positions),
       trace_(trace),
+      rotary_host_(plan.workspace.rotary_host),
       stream_(device.create_stream()),
-      workspace_(device.allocate(plan.workspace_bytes)) {
+      rotary_sent_(device.create_event()),
+      workspace_(device.allocate(plan.workspace.on_device() * sizeof(float))) {
   const WorkspaceLayout& layout = plan.workspace;
   float* next = workspace_.floats();
   const auto take = [&](std::uint64_t floats) { return std::exchange(next, next + floats); };
@@ -101,7 +103,8 @@ Sweep::Sweep(const Model& model, const MemoryPlan& plan, kernels::Device& device
   alibi_ = take(layout.alibi);
   outputs_normed_ = {take(layout.outputs_normed), spec_.hidden};
   logits_ = {take(layout.logits), spec_.vocab};
-  std::copy(spec_.alibi_slopes.begin(), spec_.alibi_slopes.end(), alibi_);
+  upload(spec_.alibi_slopes, spec_.alibi_slopes.size(), alibi_);
+  stream_->synchronize();
 }
 
 Rows Sweep::run(std::span<const SequenceChunk> chunks, std::optional<offload::SweepSections> next,
@@ -202,6 +205,7 @@ void Sweep::embed(const Batch& batch) {
 
 void Sweep::fill_rotary(const Batch& batch) {
   const RotaryConfig& rotary = *spec_.rotary;
+  rotary_sent_->wait_on_host();  // a sweep that failed may have left its rows on their way
   std::vector<float> frequencies = inverse_frequencies(rotary, 0);
   std::uint64_t row = 0;
   for (const SequenceChunk& chunk : batch.chunks) {
@@ -210,9 +214,15 @@ void Sweep::fill_rotary(const Batch& batch) {
       if (depends_on_length(rotary)) {
         frequencies = inverse_frequencies(rotary, std::max(chunk.prompt_length, position + 1));
       }
-      rotary_row(rotary, frequencies, position, rotary_ + row * rotary.dims);
+      rotary_row(rotary, frequencies, position, rotary_host_.data() + row * rotary.dims);
     }
   }
+  upload(rotary_host_, row * rotary.dims, rotary_);
+  stream_->record(*rotary_sent_);
+}
+
+void Sweep::upload(const std::vector<float>& host, std::uint64_t floats, float* device) {
+  stream_->upload(host.data(), reinterpret_cast<std::byte*>(device), floats * sizeof(float));
 }
 
 void Sweep::attention(const BoundLayer& layer, std::size_t index, const Batch& batch) {

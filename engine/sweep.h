@@ -77,6 +77,8 @@ class Sweep {
   [[noreturn]] void report_nonfinite(const Batch& batch, std::size_t row);
   const float* constant(const BoundVector& vector) const { return constants_ + vector.offset; }
   void fill_rotary(const Batch& batch);
+  /// Queued: the host's floats must stay until the stream has passed.
+  void upload(const std::vector<float>& host, std::uint64_t floats, float* device);
 
   const Model& model_;
   const ModelSpec& spec_;
@@ -86,7 +88,9 @@ class Sweep {
   offload::RowGather& gather_tokens_;
   offload::RowGather* gather_positions_;
   offload::Trace* trace_;
+  std::vector<float> rotary_host_;  // what goes to rotary_; outlives the stream that copies it
   std::unique_ptr<kernels::Stream> stream_;
+  std::unique_ptr<kernels::Event> rotary_sent_;
   kernels::Buffer workspace_;
   kernels::Rows residual_, normed_;
   float* wide_ = nullptr;
