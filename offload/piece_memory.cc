@@ -4,6 +4,7 @@
 
 #include "io/base/checked.h"
 #include "io/base/error.h"
+#include "offload/deliberate_leak.h"
 #include "offload/piece_layout.h"
 
 namespace tidemill::offload {
@@ -19,7 +20,7 @@ Arena::Arena(kernels::Device& device, std::uint64_t bytes, std::uint64_t alignme
   bytes_ = buffer_.bytes().subspan(head, bytes);
 }
 
-void Arena::leak() { new kernels::Buffer(std::move(buffer_)); }
+void Arena::leak() { leak_on_purpose(std::make_unique<kernels::Buffer>(std::move(buffer_))); }
 
 PieceRing::PieceRing(kernels::Device& device, std::uint64_t bytes, std::uint64_t alignment,
                      const Idle& idle)
@@ -34,7 +35,7 @@ PieceRing::~PieceRing() {
   if (!drain.stuck()) return;
   arena_.leak();
   for (auto& slot : slots_) {
-    if (!slot->idle()) slot.release();
+    if (!slot->idle()) leak_on_purpose(std::move(slot));
   }
 }
 
@@ -89,7 +90,7 @@ ResidentPieces::~ResidentPieces() {
   if (!drain.stuck()) return;
   arena_.leak();
   for (Place& place : places_) {
-    if (place.slot && !place.slot->idle()) place.slot.release();
+    if (place.slot && !place.slot->idle()) leak_on_purpose(std::move(place.slot));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "io/base/checked.h"
 #include "io/base/error.h"
+#include "offload/deliberate_leak.h"
 #include "offload/piece_layout.h"
 #include "offload/piece_memory.h"
 
@@ -56,7 +57,7 @@ struct RowGather::Impl {
     }
     if (!stuck) return;
     memory.leak();
-    if (in_flight && !read->done()) read.release();
+    if (in_flight && !read->done()) leak_on_purpose(std::move(read));
   }
 
   // Reads `segments` of the operation, and waits for them.

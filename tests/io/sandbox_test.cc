@@ -97,12 +97,7 @@ TEST_CASE_FIXTURE(Fixture, "a ring that breaks in use: errors, no hang, and it s
   }
 }
 
-// Clang's UBSan needs a descriptor itself when it looks at an object's type.
-#if defined(__has_feature)
-#if __has_feature(undefined_behavior_sanitizer)
-#define TIDEMILL_SANITIZER_NEEDS_DESCRIPTORS 1
-#endif
-#endif
+// UBSan needs a descriptor itself when it looks at an object's type (the build defines this then).
 #if !defined(TIDEMILL_SANITIZER_NEEDS_DESCRIPTORS)
 TEST_CASE_FIXTURE(Fixture, "no descriptors left: opening says so, the reader falls back") {
   CHECK(status_of_child([&] {
