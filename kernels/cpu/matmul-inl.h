@@ -3,6 +3,7 @@
 // added in one fixed order at the end. Tiles, panels and threads decide only which outputs are
 // computed at the same time.
 
+#include "kernels/cpu/matmul_direct-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 #if defined(TIDEMILL_KERNELS_CPU_MATMUL_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -11,8 +12,6 @@
 #else
 #define TIDEMILL_KERNELS_CPU_MATMUL_INL_H_
 #endif
-
-#include <hwy/cache_control.h>
 
 #include <algorithm>
 
@@ -23,10 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tidemill::kernels::cpu {
 namespace HWY_NAMESPACE {
 
-// Accumulators of a tile plus its operands must fit in the registers: 24 + 7 of 32 with AVX-512,
-// 12 + 3 of 16 with AVX2.
-inline constexpr std::size_t kTokenTile = kParts == 1 ? 4 : 2;
-inline constexpr std::size_t kRowTile = kParts == 1 ? 6 : 3;
 static_assert(kPanelRows % kRowTile == 0 && kPanelCols % kLanes == 0);
 
 inline void pack_tokens(ConstRows x, std::uint64_t token_begin, std::uint64_t token_end,
@@ -44,84 +39,6 @@ inline void pack_tokens(ConstRows x, std::uint64_t token_begin, std::uint64_t to
       }
       if (full != steps) store(load_first(row + full * kLanes, cols % kLanes), to);
     }
-  }
-}
-
-/// One step of a tile: sixteen columns, whose weights begin at `w` in the first row.
-template <DType kType, std::size_t kTokens, std::size_t kRows>
-HWY_INLINE void direct_step(const float* HWY_RESTRICT x, const std::byte* HWY_RESTRICT w,
-                            std::uint64_t row_bytes, F16 (&sum)[kTokens][kRows]) {
-  F16 weights[kRows];
-  TIDEMILL_UNROLL
-  for (std::size_t r = 0; r < kRows; ++r) weights[r] = load_weights<kType>(w + r * row_bytes);
-  TIDEMILL_UNROLL
-  for (std::size_t t = 0; t < kTokens; ++t) {
-    const F16 values = load(x + t * kLanes);
-    TIDEMILL_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) sum[t][r] = fma(values, weights[r], sum[t][r]);
-  }
-}
-
-/// A tile of outputs straight from the weights, for few tokens.
-template <DType kType, std::size_t kTokens, std::size_t kRows>
-HWY_INLINE void direct_tile(const float* HWY_RESTRICT x, const std::byte* HWY_RESTRICT w,
-                            std::uint64_t cols, float* HWY_RESTRICT y, std::uint64_t y_stride) {
-  // Two-byte weights keep too few cache lines on their way to saturate the memory if only the
-  // out-of-order window asks for them (measured: 10% less than with this distance).
-  constexpr std::size_t kPrefetchBytes = 1536;
-  constexpr std::size_t kStepBytes = kLanes * kWeightBytes<kType>;
-  constexpr std::size_t kLineSteps = 64 / kStepBytes;
-  const std::uint64_t row_bytes = cols * kWeightBytes<kType>;
-  F16 sum[kTokens][kRows];
-  TIDEMILL_UNROLL
-  for (std::size_t t = 0; t < kTokens; ++t) {
-    TIDEMILL_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) sum[t][r] = zero();
-  }
-  const std::uint64_t full = cols / kLanes;
-  std::uint64_t s = 0;
-  for (; s + kLineSteps <= full; s += kLineSteps) {
-    const std::byte* const line = w + s * kStepBytes;
-    TIDEMILL_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) hwy::Prefetch(line + r * row_bytes + kPrefetchBytes);
-    TIDEMILL_UNROLL
-    for (std::size_t u = 0; u < kLineSteps; ++u) {
-      direct_step<kType>(x + (s + u) * kTokens * kLanes, line + u * kStepBytes, row_bytes, sum);
-    }
-  }
-  for (; s < full; ++s) {
-    direct_step<kType>(x + s * kTokens * kLanes, w + s * kStepBytes, row_bytes, sum);
-  }
-  if (const std::size_t rest = cols % kLanes; rest != 0) {
-    TIDEMILL_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) {
-      const F16 weights =
-          load_first_weights<kType>(w + r * row_bytes + full * kLanes * kWeightBytes<kType>, rest);
-      TIDEMILL_UNROLL
-      for (std::size_t t = 0; t < kTokens; ++t) {
-        sum[t][r] = fma(load(x + (full * kTokens + t) * kLanes), weights, sum[t][r]);
-      }
-    }
-  }
-  TIDEMILL_UNROLL
-  for (std::size_t t = 0; t < kTokens; ++t) {
-    TIDEMILL_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) y[t * y_stride + r] = sum_lanes(sum[t][r]);
-  }
-}
-
-template <DType kType, std::size_t kTokens>
-void direct(const MatmulTask& task) {
-  const std::uint64_t cols = task.w->cols;
-  const std::uint64_t row_bytes = cols * kWeightBytes<kType>;
-  std::uint64_t row = task.row_begin;
-  for (; row + kRowTile <= task.row_end; row += kRowTile) {
-    direct_tile<kType, kTokens, kRowTile>(task.packed, task.w->data + row * row_bytes, cols,
-                                          task.y.data + row, task.y.stride);
-  }
-  for (; row < task.row_end; ++row) {
-    direct_tile<kType, kTokens, 1>(task.packed, task.w->data + row * row_bytes, cols,
-                                   task.y.data + row, task.y.stride);
   }
 }
 
