@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "io/base/error.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/target.h"
 #include "tests/kernels/kernel_fixture.h"
 
 namespace tidemill::kernels::test {
@@ -27,9 +29,30 @@ TEST_CASE("the environment lowers the instruction set, and nonsense in it is ref
   const std::string kept = old == nullptr ? "" : old;
   setenv("TIDEMILL_CPU_TARGET", "baseline", 1);
   CHECK(make_cpu_device({.threads = 1})->description() == "cpu: baseline, 1 thread");
+  setenv("TIDEMILL_CPU_TARGET", "avx2", 1);
+  if (cpu::supported_target(CpuTarget::kAvx2) == CpuTarget::kAvx2) {
+    CHECK(make_cpu_device({.threads = 1})->description() == "cpu: AVX2, 1 thread");
+  }
   setenv("TIDEMILL_CPU_TARGET", "mmx", 1);
   CHECK_THROWS_AS(make_cpu_device({.threads = 1}), Error);
   setenv("TIDEMILL_CPU_TARGET", kept.c_str(), 1);
+}
+
+TEST_CASE(
+    "each instruction set has its own copy of the kernels, and a lower limit selects another") {
+  const auto best = cpu::supported_target(CpuTarget::kAvx512);
+  for (const CpuTarget limit : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
+    CHECK(cpu::supported_target(limit) == std::min(limit, best));
+  }
+#if defined(__x86_64__) && !defined(__AVX2__)  // else the baseline is no lower than the others
+  const auto* const baseline = &cpu::matmul_kernels(CpuTarget::kBaseline);
+  const auto* const avx2 = &cpu::matmul_kernels(CpuTarget::kAvx2);
+  const auto* const avx512 = &cpu::matmul_kernels(CpuTarget::kAvx512);
+  CHECK(baseline != avx2);
+  CHECK(baseline != avx512);
+  CHECK(avx2 != avx512);
+  CHECK(avx2->token_tile < avx512->token_tile);  // fewer registers
+#endif
 }
 
 TEST_CASE("memory is aligned, writable to the last byte, and refused when there is none") {
