@@ -23,7 +23,7 @@ const char* to_string(ErrorKind kind) {
 }
 
 Error::Error(ErrorKind kind, const std::string& message, ErrorContext context)
-    : std::runtime_error(message), kind_(kind), context_(std::move(context)) {}
+    : message_(message), kind_(kind), context_(std::move(context)) {}
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <exception>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,10 +34,11 @@ struct ErrorContext {
 
 /// Thrown where a problem is found, caught where a verb of the command line ends. what() is one
 /// line: what happened, where, and what to do about it.
-class Error : public std::runtime_error {
+class Error : public std::exception {
  public:
   Error(ErrorKind kind, const std::string& message, ErrorContext context = {});
 
+  const char* what() const noexcept override { return message_.c_str(); }
   ErrorKind kind() const { return kind_; }
   int exit_code() const { return static_cast<int>(kind_); }
   const std::string& path() const { return context_.path; }
@@ -45,6 +46,8 @@ class Error : public std::runtime_error {
   int error_number() const { return context_.error_number; }
 
  private:
+  // A string of its own: std::runtime_error's copies share one, also between threads.
+  std::string message_;
   ErrorKind kind_;
   ErrorContext context_;
 };
