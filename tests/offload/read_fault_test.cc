@@ -81,7 +81,7 @@ bool run_with_fault(const SimModel& model, const Placement& placement, std::uint
 
 TEST_CASE("whichever read fails: its error surfaces, stays, and the stream can be destroyed") {
   const auto model = SimModel::transformer(3, 64, 200);
-  for (const std::uint64_t percent : {8, 60, 100}) {
+  for (const std::uint64_t percent : std::initializer_list<std::uint64_t>{8, 60, 100}) {
     const Placement placement = placed(*model, percent);
     for (const std::optional<std::uint32_t> prefetch :
          {std::optional<std::uint32_t>{}, std::optional<std::uint32_t>{0}}) {

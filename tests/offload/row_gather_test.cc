@@ -100,7 +100,8 @@ TEST_CASE("each distinct row is read once, in one urgent operation if all fit") 
 }
 
 TEST_CASE("rows smaller than a block and larger than several, with room for one or for many") {
-  for (const std::uint64_t columns : {1, 3, 64, 1000, 1024, 3001}) {
+  for (const std::uint64_t columns :
+       std::initializer_list<std::uint64_t>{1, 3, 64, 1000, 1024, 3001}) {
     Bench bench(300, columns, DType::kF32, columns);
     const std::uint64_t smallest = RowGather::smallest_staging(bench.tensor());
     for (const std::uint64_t staging : {smallest, 3 * smallest, 40 * smallest}) {

@@ -96,7 +96,8 @@ TEST_CASE("slices come in row order, without gaps, and know their tensor") {
 }
 
 TEST_CASE("the counters are those of the placement, to the byte") {
-  for (const std::uint64_t percent : {5, 30, 80, 99, 100, 120}) {
+  for (const std::uint64_t percent :
+       std::initializer_list<std::uint64_t>{5, 30, 80, 99, 100, 120}) {
     for (const std::optional<std::uint32_t> prefetch :
          {std::optional<std::uint32_t>{}, std::optional<std::uint32_t>{0},
           std::optional<std::uint32_t>{2}}) {
