@@ -87,6 +87,12 @@ class Device {
   /// `bytes` of memory aligned to 2 MiB where that pays, at least to 4096. Contents undefined (and
   /// poisoned with 0xFF, which reads as NaN, in debug builds). Error(kBudget) if there is none.
   virtual Buffer allocate(std::size_t bytes) = 0;
+  /// Host memory, aligned like allocate()'s, from and to which this device's streams copy at full
+  /// speed (page-locked where the system permits). Error(kBudget) if there is none.
+  virtual Buffer allocate_host(std::size_t bytes) = 0;
+  /// True if host memory is this device's own memory: reads may land where operations compute, and
+  /// the host may look at results. False: bytes come and go by Stream::upload() and download().
+  virtual bool shares_host_memory() const = 0;
   virtual std::unique_ptr<Stream> create_stream() = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
   virtual Ops& ops() = 0;

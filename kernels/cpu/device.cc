@@ -44,6 +44,8 @@ class CpuDevice final : public Device {
                        ops_.threads() == 1 ? "thread" : "threads");
   }
   Buffer allocate(std::size_t bytes) override { return cpu::allocate_pages(bytes); }
+  Buffer allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  bool shares_host_memory() const override { return true; }
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CpuStream>(); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
   Ops& ops() override { return ops_; }

@@ -63,6 +63,8 @@ class SimDevice : public kernels::Device {
   std::string_view name() const override { return "simulated"; }
   std::string description() const override { return "simulated"; }
   kernels::Buffer allocate(std::size_t bytes) override;
+  kernels::Buffer allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  bool shares_host_memory() const override { return true; }
   std::unique_ptr<kernels::Stream> create_stream() override {
     return std::make_unique<SimStream>(world_);
   }
