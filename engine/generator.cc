@@ -128,14 +128,14 @@ class Generation {
     Generated& result = results_[active.request];
     result.tokens.push_back(token);
     const auto& eos = session_.model().spec.eos;
-    const bool go_on = !on_token_ || on_token_(active.request, token);
+    std::optional<FinishReason> end;
     if (!request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end()) {
-      finish(active, FinishReason::kEos);
-    } else if (!go_on) {
-      finish(active, FinishReason::kStopped);
+      end = FinishReason::kEos;
     } else if (last_token(active, active.generated)) {
-      finish(active, FinishReason::kLength);
+      end = FinishReason::kLength;
     }
+    if (on_token_ && !on_token_(active.request, token, end)) end = FinishReason::kStopped;
+    if (end) finish(active, *end);
   }
 
   void finish(Active& active, FinishReason reason) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,10 @@ struct Generated {
   FinishReason reason = FinishReason::kLength;
 };
 
-/// Called for each new token as it comes; false ends that request.
-using TokenCallback = std::function<bool(std::size_t request, std::uint32_t token)>;
+/// Called for each new token as it comes; false ends that request. `end` says why this token is the
+/// request's last, if it is whatever the callback returns.
+using TokenCallback =
+    std::function<bool(std::size_t request, std::uint32_t token, std::optional<FinishReason> end)>;
 
 /// Called once per sweep, after it, with the rows that it took.
 using SweepCallback = std::function<void(std::uint64_t rows)>;

@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/kv_cache.h"
 #include "io/base/checked.h"
@@ -22,6 +23,13 @@ std::uint64_t widest_row(const ModelSpec& spec) {
   std::uint64_t widest = std::max({spec.qkv_width, spec.hidden, spec.ffn});
   return std::max(widest, std::uint64_t{spec.attention.heads} * spec.attention.head_dim);
 }
+
+// What a sweep costs for a byte of weights that it need not read, as a share of one that it must:
+// memory is some twenty times as fast as a drive.
+constexpr double kResidentCost = 0.05;
+
+// Ways to divide a budget that are compared.
+constexpr std::uint64_t kDivisions = 32;
 
 // The memory that does not hold weights, for one choice of its dimensions.
 struct Fixed {
@@ -84,8 +92,8 @@ class Planner {
       Fixed candidate = fixed;
       candidate.tokens = tokens;
       candidate.outputs = outputs_for(tokens);
-      // Activations get at most half of what there is; the cache decides how many sequences share
-      // a sweep, which is worth more than long prompt chunks.
+      // Activations get at most half of what there is, so that long prompt chunks leave room for
+      // more sequences.
       const std::uint64_t base = total(fixed);
       const std::uint64_t room = limit > base ? (limit - base) / 2 : 0;
       if (total(candidate) - base <= room || tokens == 1) {
@@ -106,7 +114,43 @@ class Planner {
     return fixed;
   }
 
+  // How the memory is used best. What weights do not get lets more sequences and longer prompt
+  // chunks share a sweep; what they get need not be read again. The cost of the request is the
+  // number of sweeps times what one costs.
+  Fixed best_within(std::uint64_t budget, std::uint64_t weights_need,
+                    std::uint64_t all_weights) const {
+    const std::uint64_t least = total(smallest());
+    const std::uint64_t most = budget - weights_need;
+    Fixed best = smallest();
+    double best_cost = cost(best, budget, all_weights);
+    for (std::uint64_t i = 1; i <= kDivisions; ++i) {
+      const Fixed fixed = largest_within(least + (most - least) / kDivisions * i);
+      if (total(fixed) > most) continue;
+      const double c = cost(fixed, budget, all_weights);
+      if (c < best_cost) {
+        best = fixed;
+        best_cost = c;
+      }
+    }
+    return best;
+  }
+
  private:
+  double cost(const Fixed& fixed, std::uint64_t budget, std::uint64_t all_weights) const {
+    const auto sequences = static_cast<double>(workload_.sequences);
+    const double share =
+        static_cast<double>(fixed.cache) / static_cast<double>(std::max<std::uint64_t>(
+                                               {workload_.cache_bytes_wanted, longest_cache(), 1}));
+    const double at_once =
+        std::clamp(std::floor(sequences * share), 1.0, static_cast<double>(fixed.outputs));
+    const double decode_sweeps = std::ceil(sequences / at_once);
+    const double prompt_sweeps = std::ceil(static_cast<double>(workload_.tokens_per_sweep) /
+                                           static_cast<double>(fixed.tokens));
+    const auto weights = static_cast<double>(all_weights);
+    const double streamed = std::max(0.0, weights - static_cast<double>(budget - total(fixed)));
+    return (decode_sweeps + prompt_sweeps) * (streamed + kResidentCost * weights);
+  }
+
   const Model& model_;
   const Workload& workload_;
   const kernels::Ops& ops_;
@@ -160,15 +204,12 @@ MemoryPlan plan_memory(const Model& model, const Workload& workload, const Budge
                 "({} bytes); shorter prompts and fewer new tokens need less",
                 format_bytes(budget), model.path, format_bytes(align_up(smallest, kKiB)), smallest);
   }
-  // Weights keep half of the budget as long as they can use it, and always what they need.
   const std::uint64_t weights_need = offload::smallest_weight_budget(model.weights.order);
   std::uint64_t all_weights = 0;
   for (const offload::Use& use : model.weights.order.uses()) {
     all_weights += align_up(use.tensor->bytes.length, 4096) + 4096;
   }
-  const std::uint64_t weights_share = std::max(weights_need, std::min(all_weights, budget / 2));
-  Fixed fixed = planner.largest_within(budget - weights_share);
-  if (planner.total(fixed) > budget - weights_need) fixed = planner.smallest();
+  const Fixed fixed = planner.best_within(budget, weights_need, all_weights);
 
   MemoryPlan plan;
   plan.memory_bytes = budget;

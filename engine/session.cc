@@ -43,7 +43,7 @@ Session::Session(const Model& model, kernels::Device& device, const Workload& wo
                                                                        .tape_use = std::nullopt});
   }
   sweep_ = std::make_unique<Sweep>(model, plan_, device, *weights_, *gather_tokens_,
-                                   gather_positions_.get(), options.trace);
+                                   gather_positions_.get(), options.trace, options.on_layer);
 }
 
 kernels::Rows Session::forward(std::span<const SequenceChunk> chunks,

@@ -25,6 +25,7 @@ struct SessionOptions {
   io::ReaderOptions reader;
   std::optional<std::uint32_t> prefetch_pieces;  ///< see offload::WeightStreamOptions
   offload::Trace* trace = nullptr;               ///< not owned, may be null
+  LayerCallback on_layer;                        ///< see Sweep; may be empty
 };
 
 /// What a session did so far.

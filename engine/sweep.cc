@@ -79,7 +79,7 @@ bool all_finite(const float* values, std::uint64_t count) {
 
 Sweep::Sweep(const Model& model, const MemoryPlan& plan, kernels::Device& device,
              offload::WeightStream& weights, offload::RowGather& gather_tokens,
-             offload::RowGather* gather_positions, offload::Trace* trace)
+             offload::RowGather* gather_positions, offload::Trace* trace, LayerCallback on_layer)
     : model_(model),
       spec_(model.spec),
       plan_(plan),
@@ -88,6 +88,7 @@ Sweep::Sweep(const Model& model, const MemoryPlan& plan, kernels::Device& device
       gather_tokens_(gather_tokens),
       gather_positions_(gather_positions),
       trace_(trace),
+      on_layer_(std::move(on_layer)),
       rotary_host_(plan.workspace.rotary_host),
       stream_(device.create_stream()),
       rotary_sent_(device.create_event()),
@@ -177,6 +178,7 @@ Rows Sweep::run_once(const Batch& fixed, std::optional<offload::SweepSections> n
         stream_->synchronize();
         hidden(i + 1, as_const(residual_), batch.tokens);
       }
+      if (on_layer_) on_layer_(i + 1, model_.weights.layers.size());
     }
     if (wants_head) head(batch, hidden);
     weights_.end_sweep();

@@ -43,13 +43,17 @@ struct SequenceChunk {
 using HiddenHook =
     std::function<void(std::size_t index, kernels::ConstRows rows, std::uint64_t tokens)>;
 
+/// Called after each layer of a sweep with the layers that are done, and how many there are: for
+/// progress. What it throws ends the sweep.
+using LayerCallback = std::function<void(std::size_t done, std::size_t layers)>;
+
 /// Used by one thread. Allocates in its constructor only.
 class Sweep {
  public:
-  /// Keeps references to everything; `gather_positions` may be null.
+  /// Keeps references to everything; `gather_positions`, `trace` and `on_layer` may be null.
   Sweep(const Model& model, const MemoryPlan& plan, kernels::Device& device,
         offload::WeightStream& weights, offload::RowGather& gather_tokens,
-        offload::RowGather* gather_positions, offload::Trace* trace);
+        offload::RowGather* gather_positions, offload::Trace* trace, LayerCallback on_layer);
 
   /// Runs the chunks; together at most plan.workspace.tokens rows, and at most
   /// plan.workspace.outputs rows with logits (checked). Returns [rows with logits, vocab], in
@@ -88,6 +92,7 @@ class Sweep {
   offload::RowGather& gather_tokens_;
   offload::RowGather* gather_positions_;
   offload::Trace* trace_;
+  const LayerCallback on_layer_;
   std::vector<float> rotary_host_;  // what goes to rotary_; outlives the stream that copies it
   std::unique_ptr<kernels::Stream> stream_;
   std::unique_ptr<kernels::Event> rotary_sent_;

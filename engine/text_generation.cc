@@ -1,6 +1,5 @@
 #include "engine/text_generation.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "engine/sampling/stop_strings.h"
@@ -12,27 +11,19 @@ namespace {
 /// The text of one request in the making.
 class Writer {
  public:
-  Writer(const Model& model, const Tokenizer* tokenizer, const TextRequest& request)
-      : request_(request),
-        eos_(model.spec.eos),
-        most_tokens_(positions_needed(model, request.generation) -
-                     request.generation.prompt.size()),
-        tokenizer_(tokenizer),
-        matcher_(request.stop) {
+  Writer(const Tokenizer* tokenizer, const TextRequest& request)
+      : tokenizer_(tokenizer), matcher_(request.stop) {
     if (tokenizer != nullptr) decoder_.emplace(*tokenizer, /*skip_special_tokens=*/true);
   }
 
-  /// Takes a token; returns the text that can be shown now.
-  std::string push(std::uint32_t token) {
+  /// Takes a token, which is the last if `last` is given; returns the text that can be shown now.
+  std::string push(std::uint32_t token, std::optional<FinishReason> last) {
     result_.tokens.push_back(token);
     std::string shown = matcher_.feed(text_of(token));
     if (matcher_.matched()) {
       end(FinishReason::kStopped);
-    } else if (!request_.generation.ignore_eos &&
-               std::find(eos_.begin(), eos_.end(), token) != eos_.end()) {
-      shown += end(FinishReason::kEos);
-    } else if (result_.tokens.size() >= most_tokens_) {
-      shown += end(FinishReason::kLength);
+    } else if (last) {
+      shown += end(*last);
     }
     result_.text += shown;
     return shown;
@@ -60,9 +51,6 @@ class Writer {
     return rest + matcher_.finish();
   }
 
-  const TextRequest& request_;
-  const std::vector<std::uint32_t>& eos_;
-  const std::uint64_t most_tokens_;
   const Tokenizer* tokenizer_;
   std::optional<StreamDecoder> decoder_;
   StopMatcher matcher_;
@@ -98,12 +86,12 @@ std::vector<GeneratedText> generate_text(Session& session, const Tokenizer* toke
   for (const TextRequest& request : requests) {
     validate(session.model(), request);
     generations.push_back(request.generation);
-    writers.emplace_back(session.model(), tokenizer, request);
+    writers.emplace_back(tokenizer, request);
   }
-  const auto take = [&](std::size_t index, std::uint32_t token) {
+  const auto take = [&](std::size_t index, std::uint32_t token, std::optional<FinishReason> end) {
     Writer& writer = writers[index];
     if (callbacks.on_token) callbacks.on_token(index, token);
-    const std::string shown = writer.push(token);
+    const std::string shown = writer.push(token, end);
     if (callbacks.on_text && !shown.empty()) callbacks.on_text(index, shown);
     if (!writer.done()) return true;
     if (callbacks.on_done) callbacks.on_done(index, writer.result());

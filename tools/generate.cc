@@ -99,17 +99,35 @@ class GenerateProgress {
 
   void after_sweep(std::uint64_t rows, std::uint64_t new_tokens, bool text_begun) {
     rows_ += rows;
-    // The text shows by itself that work goes on, and shares the screen with this line.
-    if (text_begun && text_on_terminal_) return;
-    const double rate = static_cast<double>(rows_) / progress_.elapsed().count();
-    progress_.update(std::min(rows_, prompt_tokens_) + new_tokens,
-                     prompt_tokens_ + most_new_tokens_, fmt::format("{:.1f} tokens/s", rate));
+    new_tokens_ = new_tokens;
+    text_begun_ = text_begun;
+    last_sweep_ = Clock::now();
+    show("");
+  }
+
+  /// A sweep over a giant model takes minutes; this shows that it goes on.
+  void after_layer(std::size_t done, std::size_t layers) {
+    if (Clock::now() - last_sweep_ < std::chrono::seconds(1)) return;
+    show(fmt::format("layer {} of {}", done, layers));
   }
 
  private:
+  void show(std::string detail) {
+    // The text shows by itself that work goes on, and shares the screen with this line.
+    if (text_begun_ && text_on_terminal_) return;
+    if (rows_ > 0) {
+      const double rate = static_cast<double>(rows_) / progress_.elapsed().count();
+      detail = fmt::format("{:.1f} tokens/s{}{}", rate, detail.empty() ? "" : ", ", detail);
+    }
+    progress_.update(std::min(rows_, prompt_tokens_) + new_tokens_,
+                     prompt_tokens_ + most_new_tokens_, detail);
+  }
+
   const bool text_on_terminal_;
   const std::uint64_t prompt_tokens_, most_new_tokens_;
-  std::uint64_t rows_ = 0;
+  std::uint64_t rows_ = 0, new_tokens_ = 0;
+  bool text_begun_ = false;
+  Clock::time_point last_sweep_ = Clock::now();
   Progress progress_;
 };
 
@@ -147,20 +165,26 @@ void run(const Options& options) {
   const auto trace = make_trace(options.report);
   const auto device = make_device(options.engine);
   report.device = device->description();
-  engine::Session session(model, *device,
-                          workload_of(model, *device, requests, options.engine.chunk),
-                          session_options(options.engine, report.budget, trace.get()));
+  std::optional<GenerateProgress> progress;
+  engine::SessionOptions session_setup =
+      session_options(options.engine, report.budget, trace.get());
+  session_setup.on_layer = [&](std::size_t done, std::size_t layers) {
+    progress->after_layer(done, layers);
+    check_interrupt();
+  };
+  engine::Session session(
+      model, *device, workload_of(model, *device, requests, options.engine.chunk), session_setup);
   if (requests.size() == 1) describe_sampling(options, requests.front());
 
   using Format = GenerateOutput::Format;
   GenerateOutput output(options.json ? Format::kJson : Format::kText, options.echo, prompts,
                         requests);
-  GenerateProgress progress(options.report.quiet, !options.json && output_is_terminal(), report,
-                            most_new_tokens);
+  progress.emplace(options.report.quiet, !options.json && output_is_terminal(), report,
+                   most_new_tokens);
   const auto begin = Clock::now();
   report.open_seconds = std::chrono::duration<double>(begin - start).count();
   const auto finish = [&] {
-    progress.make_room();
+    progress->make_room();
     report.run_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     write_reports(options.report, session, options.engine, report, trace.get());
   };
@@ -168,18 +192,18 @@ void run(const Options& options) {
     engine::generate_text(session, tokens, requests,
                           {.on_text =
                                [&](std::size_t index, std::string_view text) {
-                                 progress.make_room();
+                                 progress->make_room();
                                  output.on_text(index, text);
                                },
                            .on_token = [&](std::size_t, std::uint32_t) { ++report.new_tokens; },
                            .on_done =
                                [&](std::size_t index, const engine::GeneratedText& result) {
-                                 progress.make_room();
+                                 progress->make_room();
                                  output.on_done(index, result);
                                },
                            .on_sweep =
                                [&](std::uint64_t rows) {
-                                 progress.after_sweep(rows, report.new_tokens, output.begun());
+                                 progress->after_sweep(rows, report.new_tokens, output.begun());
                                  check_interrupt();
                                }});
   } catch (const Interrupted&) {

@@ -130,9 +130,16 @@ void run(const Options& options) {
   const bool all = !options.last || !options.hidden_states.empty();
   const std::array<std::uint64_t, 1> length = {tokens.size()};
   const std::uint64_t wanted = std::min<std::uint64_t>(options.engine.chunk, tokens.size());
-  engine::Session session(model, *device,
-                          engine::make_workload(model, *device, length, wanted, all),
-                          session_options(options.engine, report.budget, trace.get()));
+  engine::SessionOptions session_setup =
+      session_options(options.engine, report.budget, trace.get());
+  Progress progress(options.report.quiet, "tokens");
+  std::uint64_t done = 0;
+  session_setup.on_layer = [&](std::size_t layer, std::size_t layers) {
+    progress.update(done, tokens.size(), fmt::format("layer {} of {}", layer, layers));
+    check_interrupt();
+  };
+  engine::Session session(
+      model, *device, engine::make_workload(model, *device, length, wanted, all), session_setup);
   const engine::WorkspaceLayout& limits = session.plan().workspace;
   const std::uint64_t chunk = all ? std::min(limits.tokens, limits.outputs) : limits.tokens;
   const auto cache = session.cache().acquire(tokens.size());
@@ -152,10 +159,9 @@ void run(const Options& options) {
     output = std::make_unique<io::NpyWriter>(options.output, DType::kF32, shape);
   }
 
-  Progress progress(options.report.quiet, "tokens");
   const auto begin = Clock::now();
   report.open_seconds = std::chrono::duration<double>(begin - start).count();
-  for (std::uint64_t done = 0; done < tokens.size();) {
+  while (done < tokens.size()) {
     const std::uint64_t take = std::min(chunk, tokens.size() - done);
     const std::uint64_t left = tokens.size() - done - take;
     const bool wants_last = left == 0;

@@ -100,7 +100,8 @@ engine::SessionOptions session_options(const EngineOptions& options, const Budge
                                  .io = io::parse_reader_engine(options.io),
                                  .reader = reader,
                                  .prefetch_pieces = std::nullopt,
-                                 .trace = trace};
+                                 .trace = trace,
+                                 .on_layer = {}};
   if (options.prefetch) session.prefetch_pieces = narrow<std::uint32_t>(*options.prefetch);
   return session;
 }
