@@ -91,7 +91,7 @@ class OpCompletion {
 };
 
 struct ReaderOptions {
-  std::uint64_t block_bytes = 1 << 20;  ///< large segments are cut into blocks of this size
+  std::uint64_t block_bytes = 4 << 20;  ///< large segments are cut into blocks of this size
   std::uint32_t queue_depth = 16;       ///< blocks in flight at once
   std::uint32_t threads = 8;            ///< for the thread engine: blocks in flight at once
   std::chrono::seconds deadline{120};   ///< no completion within this time is an error

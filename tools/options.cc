@@ -50,7 +50,7 @@ void add_reading_options(CLI::App& app, EngineOptions& options) {
   add_count(app, "--io-threads", options.io_threads,
             "Blocks in flight at once with the threads engine (default: 8)", 1, 1024)
       ->group(group);
-  add_size(app, "--block-size", options.block, "Bytes of one read (default: 1MiB)")->group(group);
+  add_size(app, "--block-size", options.block, "Bytes of one read (default: 4MiB)")->group(group);
   add_count(app, "--prefetch", options.prefetch,
             "Pieces that are read ahead; 0 reads each when it is needed (default: as many as the "
             "ring holds)",

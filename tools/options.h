@@ -23,7 +23,7 @@ struct EngineOptions {
   std::uint64_t chunk = 512;
   std::string io = "auto";
   std::optional<std::uint64_t> queue_depth, io_threads;
-  std::uint64_t block = 1 << 20;
+  std::uint64_t block = 4 << 20;
   std::optional<std::uint64_t> prefetch;
   std::uint64_t piece = 0;
   std::uint64_t ring = 0;
