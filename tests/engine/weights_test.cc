@@ -58,7 +58,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("each missing tensor is an error that names it") {
   const Variant original("llama2_a");
-  for (const auto& [name, tensor] : original.tensors) {
+  for (const auto& entry : original.tensors) {
+    const std::string& name = entry.first;
     if (name.ends_with("inv_freq")) continue;  // a buffer of old files that nobody reads
     Variant variant("llama2_a");
     variant.tensors.erase(name);
