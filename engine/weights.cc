@@ -28,7 +28,7 @@ class Binder {
     return found;
   }
 
-  const io::TensorInfo& require(const std::string& name, std::vector<std::uint64_t> shape) {
+  const io::TensorInfo& require(const std::string& name, const std::vector<std::uint64_t>& shape) {
     const io::TensorInfo* tensor = find(name);
     if (tensor == nullptr) {
       throw_error(ErrorKind::kModel,

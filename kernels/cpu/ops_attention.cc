@@ -45,7 +45,7 @@ void CpuOps::kv_append(Stream&, ConstRows qkv, const QkvLayout& layout, const At
   for (const SequenceRows& sequence : sequences) {
     const KvLayout cache(shape, sequence.cache.capacity);
     const std::uint64_t heads = shape.kv_heads;
-    for_rows(sequence.count * heads, shape.head_dim * 2, [&](std::uint64_t i) {
+    for_rows(sequence.count * heads, std::uint64_t{2} * shape.head_dim, [&](std::uint64_t i) {
       const std::uint64_t head = i % heads;
       const std::uint64_t position = sequence.position + i / heads;
       const float* const row = qkv.data + (sequence.first_row + i / heads) * qkv.stride;

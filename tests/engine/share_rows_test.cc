@@ -7,6 +7,7 @@ namespace {
 
 std::vector<std::uint64_t> takes(const std::vector<RowShare>& shares) {
   std::vector<std::uint64_t> out;
+  out.reserve(shares.size());
   for (const RowShare& share : shares) out.push_back(share.take);
   return out;
 }

@@ -24,6 +24,7 @@ std::vector<GeneratedText> run(const Model& model, const Tokenizer* tokenizer,
   told.text.resize(requests.size());
   told.tokens.resize(requests.size());
   std::vector<std::uint64_t> lengths;
+  lengths.reserve(requests.size());
   for (const TextRequest& request : requests) {
     lengths.push_back(positions_needed(model, request.generation));
   }

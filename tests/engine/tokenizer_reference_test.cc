@@ -34,7 +34,7 @@ std::string stream(const Tokenizer& tokenizer, std::span<const std::uint32_t> id
 TEST_CASE("every family gives the reference's ids") {
   const auto& texts = expected().at("texts");
   for (const auto& entry : expected().at("families").items()) {
-    const std::string family = entry.key();
+    const std::string& family = entry.key();
     const auto& cases = entry.value();
     CAPTURE(family);
     const Tokenizer tokenizer = Tokenizer::load(kFixtures / family);
@@ -50,7 +50,7 @@ TEST_CASE("every family gives the reference's ids") {
 
 TEST_CASE("every family gives the reference's text, at once and as a stream") {
   for (const auto& entry : expected().at("families").items()) {
-    const std::string family = entry.key();
+    const std::string& family = entry.key();
     const auto& cases = entry.value();
     CAPTURE(family);
     const Tokenizer tokenizer = Tokenizer::load(kFixtures / family);

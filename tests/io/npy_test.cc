@@ -56,7 +56,7 @@ TEST_CASE("the writer insists on the declared shape and type") {
 
 TEST_CASE("other people's files: the one layout, or a clear error") {
   const ScratchDir dir;
-  const auto file = [](std::string header, std::size_t data) {
+  const auto file = [](const std::string& header, std::size_t data) {
     std::string text("\x93NUMPY\x01\x00", 8);
     text += static_cast<char>(header.size());
     text += '\0';
@@ -69,7 +69,7 @@ TEST_CASE("other people's files: the one layout, or a clear error") {
   const std::string rows[] = {
       "",
       "\x93NUMPY",
-      "\x93NUMPX\x01\x00\x10\x00                ",
+      std::string("\x93NUMPX\x01\x00\x10\x00                ", 26),
       file(good, 7),
       file(good, 9),
       file(good, 8).substr(0, 30),

@@ -105,7 +105,7 @@ class AlignedMemory {
 
 /// An operation that reads one range of a file, and the memory that it reads into.
 struct RangeRead {
-  RangeRead(std::shared_ptr<const File> file, ByteRange wanted)
+  RangeRead(const std::shared_ptr<const File>& file, ByteRange wanted)
       : range(wanted),
         extent(align_extent(wanted, file->alignment())),
         memory(extent.aligned.length, std::max<std::uint64_t>(file->alignment(), 4096)) {

@@ -98,7 +98,7 @@ TEST_CASE("inspect tells dimensions, bytes and tensors") {
   CHECK(sharded["files"].size() == 4);
   CHECK(sharded["tokenizer"] == false);
   CHECK(sharded["positions"] == "ALiBi");
-  CHECK(tidemill({"inspect", fixture("bloom_c"), "--tensors"}).out.find("[") != std::string::npos);
+  CHECK(tidemill({"inspect", fixture("bloom_c"), "--tensors"}).out.find('[') != std::string::npos);
 }
 
 }  // namespace
